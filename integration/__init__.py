@@ -1,1 +1,1 @@
-"""Tests against real parts: broker processes, a real ZooKeeper, third-party clients, and faults. Nothing imports this."""
+"""Tests against real parts: broker processes, a real ZooKeeper, third-party clients and faults. Nothing imports it."""
