@@ -58,7 +58,8 @@ def find_jars() -> list[Path]:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ZooKeeperUnavailable(
-            "the embedded ZooKeeper needs the jars of the Python package pyspark: install it, or name a ZooKeeper of your own"
+            "the embedded ZooKeeper needs the jars of the Python package pyspark: "
+            "install it, or name a ZooKeeper of your own"
         )
     directory = Path(spec.origin).parent / "jars"
     found = sorted({jar for pattern in NEEDED_JARS for jar in directory.glob(pattern)})

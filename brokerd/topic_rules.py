@@ -1,7 +1,8 @@
 """What a topic may be called, how many partitions and which replicas it may have, and which settings it may carry.
 
-Pure: every rule gets what it judges and raises the `KafkaError` that Kafka itself answers in that case, so that the tools and clients written
-for Kafka tell their users the right thing. The rules read the cluster from a `ClusterView` and change nothing.
+Pure: every rule gets what it judges and raises the `KafkaError` that Kafka itself answers in that case, so that the
+tools and clients written for Kafka tell their users the right thing. The rules read the cluster from a
+`ClusterView` and change nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from brokerd.metadata import TopicInfo
 from kafka_wire import errors
 
 LONGEST_NAME = 249
-"""A directory is called `<topic>-<partition>`, while it is being deleted with a suffix more, and file names end at 255 bytes."""
+"""A directory is called `<topic>-<partition>`, while it is being deleted with a suffix more, and file names end at
+255 bytes.
+"""
 
 MOST_PARTITIONS = 10_000
 """In one request: the whole assignment of a topic is one ZooKeeper node, which must stay well below 1 MiB (F5)."""
@@ -45,20 +48,22 @@ class NewTopic:
 def check_name(name: str | None) -> str:
     """The name, if a topic may have it."""
     if not name:
-        raise errors.InvalidTopicException("Topic name is invalid: it is empty")
+        raise errors.InvalidTopic("Topic name is invalid: it is empty")
     if name in (".", ".."):
-        raise errors.InvalidTopicException(f"Topic name is invalid: {name!r} is not allowed")
+        raise errors.InvalidTopic(f"Topic name is invalid: {name!r} is not allowed")
     if len(name) > LONGEST_NAME:
-        raise errors.InvalidTopicException(f"Topic name is invalid: its {len(name)} characters are more than {LONGEST_NAME}")
+        raise errors.InvalidTopic(f"Topic name is invalid: its {len(name)} characters are more than {LONGEST_NAME}")
     if not _LEGAL.match(name):
-        raise errors.InvalidTopicException(
+        raise errors.InvalidTopic(
             f"Topic name is invalid: {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
         )
     return name
 
 
 def check_new_name(name: str | None, existing: Collection[str]) -> str:
-    """The name, if a new topic may have it: metric names fold '.' and '_' together, so two topics may not differ in these alone."""
+    """The name, if a new topic may have it: metric names fold '.' and '_' together, so two topics may not differ in
+    these alone.
+    """
     legal = check_name(name)
     if legal in existing:
         raise errors.TopicAlreadyExists(f"Topic '{legal}' already exists.")
@@ -66,7 +71,7 @@ def check_new_name(name: str | None, existing: Collection[str]) -> str:
         folded = legal.replace(".", "_")
         rivals = sorted(other for other in existing if other.replace(".", "_") == folded)
         if rivals:
-            raise errors.InvalidTopicException(f"Topic '{legal}' collides with existing topics: {', '.join(rivals)}")
+            raise errors.InvalidTopic(f"Topic '{legal}' collides with existing topics: {', '.join(rivals)}")
     return legal
 
 
@@ -87,7 +92,9 @@ def check_partitions(count: int) -> int:
     if count <= 0:
         raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
     if count > MOST_PARTITIONS:
-        raise errors.InvalidPartitions(f"{count} partitions are more than the {MOST_PARTITIONS} that one request may ask for.")
+        raise errors.InvalidPartitions(
+            f"{count} partitions are more than the {MOST_PARTITIONS} that one request may ask for."
+        )
     return count
 
 
@@ -96,36 +103,52 @@ def check_replication_factor(factor: int, alive: Collection[int]) -> int:
     if factor <= 0:
         raise errors.InvalidReplicationFactor("Replication factor must be larger than 0.")
     if factor > len(alive):
-        raise errors.InvalidReplicationFactor(f"Replication factor: {factor} larger than available brokers: {len(alive)}.")
+        raise errors.InvalidReplicationFactor(
+            f"Replication factor: {factor} larger than available brokers: {len(alive)}."
+        )
     return factor
 
 
-def check_assignment(assignment: Mapping[int, Sequence[int]], alive: Collection[int], first: int = 0) -> Mapping[int, tuple[int, ...]]:
-    """An assignment by hand: partitions `first`, `first` + 1, ... without a gap, each with the same number of different registered brokers."""
+def check_assignment(
+    assignment: Mapping[int, Sequence[int]], alive: Collection[int], first: int = 0
+) -> Mapping[int, tuple[int, ...]]:
+    """An assignment by hand: partitions `first`, `first` + 1, ... without a gap, each with the same number of
+    different registered brokers.
+    """
     if sorted(assignment) != list(range(first, first + len(assignment))):
-        raise errors.InvalidReplicaAssignment(f"The partitions of an assignment must be consecutive numbers from {first}.")
+        raise errors.InvalidReplicaAssignment(
+            f"The partitions of an assignment must be consecutive numbers from {first}."
+        )
     if len(assignment) > MOST_PARTITIONS:
-        raise errors.InvalidPartitions(f"{len(assignment)} partitions are more than the {MOST_PARTITIONS} that one request may ask for.")
+        raise errors.InvalidPartitions(
+            f"{len(assignment)} partitions are more than the {MOST_PARTITIONS} that one request may ask for."
+        )
     if len({len(replicas) for replicas in assignment.values()}) > 1:
         raise errors.InvalidReplicaAssignment("All partitions of a topic must have the same number of replicas.")
     for partition, replicas in sorted(assignment.items()):
         if not replicas:
             raise errors.InvalidReplicaAssignment(f"Partition {partition} has no replicas.")
         if len(set(replicas)) != len(replicas):
-            raise errors.InvalidReplicaAssignment(f"Partition {partition} has a broker more than once: {list(replicas)}.")
+            raise errors.InvalidReplicaAssignment(
+                f"Partition {partition} has a broker more than once: {list(replicas)}."
+            )
         unknown = sorted(set(replicas) - set(alive))
         if unknown:
             raise errors.InvalidReplicaAssignment(f"Partition {partition} is assigned to unknown brokers: {unknown}.")
     return {partition: tuple(replicas) for partition, replicas in assignment.items()}
 
 
-def check_increase(topic: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None, alive: Collection[int]) -> None:
+def check_increase(
+    topic: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None, alive: Collection[int]
+) -> None:
     """More partitions for a topic; partitions never go away, keys would move without a trace."""
     now = len(topic.partitions)
     if total == now:
         raise errors.InvalidPartitions(f"Topic already has {now} partition(s).")
     if total < now:
-        raise errors.InvalidPartitions(f"The topic {topic.name} currently has {now} partition(s); {total} would not be an increase.")
+        raise errors.InvalidPartitions(
+            f"The topic {topic.name} currently has {now} partition(s); {total} would not be an increase."
+        )
     if total > MOST_PARTITIONS:
         raise errors.InvalidPartitions(f"{total} partitions are more than the {MOST_PARTITIONS} that a topic may have.")
     factor = len(topic.partitions[0].replicas) if topic.partitions else 1
@@ -133,10 +156,14 @@ def check_increase(topic: TopicInfo, total: int, assignments: Sequence[Sequence[
         check_replication_factor(factor, alive)
         return
     if len(assignments) != total - now:
-        raise errors.InvalidReplicaAssignment(f"Increasing by {total - now} partition(s) but {len(assignments)} assignment(s) provided.")
+        raise errors.InvalidReplicaAssignment(
+            f"Increasing by {total - now} partition(s) but {len(assignments)} assignment(s) provided."
+        )
     check_assignment(dict(enumerate(assignments, now)), alive, now)
     if len(assignments[0]) != factor:
-        raise errors.InvalidReplicaAssignment(f"The topic has replication factor {factor}, the new partitions have {len(assignments[0])}.")
+        raise errors.InvalidReplicaAssignment(
+            f"The topic has replication factor {factor}, the new partitions have {len(assignments[0])}."
+        )
 
 
 # ---- settings
@@ -160,14 +187,23 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def check_new_topic(
-    wanted: NewTopic, existing: Collection[str], alive: Collection[int], *, default_partitions: int, default_replication_factor: int
+    wanted: NewTopic,
+    existing: Collection[str],
+    alive: Collection[int],
+    *,
+    default_partitions: int,
+    default_replication_factor: int,
 ) -> NewTopic:
-    """What is to be created, with the broker's defaults filled in; `UNSET` numbers mean these defaults, or that the assignment tells them."""
+    """What is to be created, with the broker's defaults filled in; `UNSET` numbers mean these defaults, or that the
+    assignment tells them.
+    """
     name = check_new_name(wanted.name, existing)
     overrides = check_overrides(wanted.overrides)
     if wanted.assignment:
         if wanted.partitions != UNSET or wanted.replication_factor != UNSET:
-            raise errors.InvalidRequest("Both an assignment and a number of partitions or a replication factor were given; only one may be.")
+            raise errors.InvalidRequest(
+                "Both an assignment and a number of partitions or a replication factor were given; only one may be."
+            )
         assignment = check_assignment(wanted.assignment, alive)
         return NewTopic(name, len(assignment), len(assignment[0]), assignment, overrides)
     partitions = default_partitions if wanted.partitions == UNSET else wanted.partitions

@@ -64,7 +64,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == LZ4:
         # The batch has a CRC of its own: a content checksum would only cost time.
         frame = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-        frame.compress(data)
+        frame.compress(bytes(data))
         return bytes(frame.finish())
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(data, level=level))

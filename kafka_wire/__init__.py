@@ -1,0 +1,1 @@
+"""The Kafka protocol, both ways: framing, messages, record batches, and thin client shells."""
