@@ -42,7 +42,7 @@ def test_one_byte_above_the_limit_is_too_large(codec: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_bomb_allocates_no_more_than_the_limit(codec: int) -> None:
-    """64 MiB of zeros behind a limit of 1 MiB: an error, and our buffers (the libraries' are not seen) stay small."""
+    """64 MiB of zeros behind a limit of 1 MiB: an error, and our own buffers stay small."""
     packed = compression.compress(codec, bytes(64 * 1024 * 1024))
     tracemalloc.start()
     with pytest.raises(MessageTooLarge):
