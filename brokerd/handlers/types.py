@@ -1,0 +1,45 @@
+"""What a handler gets and what it may give back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from kafka_wire.messages import RequestHeader
+
+
+class Client(Protocol):
+    """The connection a request came by, as far as handlers may know it."""
+
+    host: str
+    listener: str
+    fetch_session: Any
+
+
+class Later:
+    """Returned by a handler that will call `request.respond` itself."""
+
+
+LATER = Later()
+
+
+class Request:
+    """One request in the order of its connection; `respond` may be called at once, later, or never (acks=0)."""
+
+    __slots__ = ("_respond", "body", "connection", "gone", "header", "parts", "size")
+
+    def __init__(
+        self, header: RequestHeader, body: Any, connection: Client, respond: Callable[[Request, Any], None]
+    ) -> None:
+        self.header = header
+        self.body = body
+        self.connection = connection
+        self.parts: list[Any] | None = None
+        self.size = 0
+        self.gone = False
+        self._respond = respond
+
+    def respond(self, body: Any) -> None:
+        """Answers; the connection sends answers in the order of the requests."""
+        self._respond(self, body)
