@@ -4,7 +4,8 @@
     KafkaError                a request, or one of its partitions, was refused; `code` goes on the wire
         OffsetOutOfRange, NotLeaderOrFollower, ...
 
-`retriable` says whether the same request may succeed later. Callers branch on the class or on `retriable`, never on a number.
+`retriable` says whether the same request may succeed later. Callers branch on the class or on `retriable`, never on a
+number.
 """
 
 from typing import ClassVar
