@@ -3,12 +3,18 @@
 A `Wait` is finished exactly once: by `finish()` when whoever waits sees its condition hold, or by its
 deadline. It knows no Kafka type; what "enough" means is the business of the caller, which registers the wait
 with the things it watches and is told `finished` so that it can leave them.
+
+`Deadlines` is for waits of which thousands begin every second and almost none expires: they share one timer, and are
+noticed up to SWEEP_SECONDS late.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
+
+SWEEP_SECONDS = 0.25
 
 
 class Delayed(Protocol):
@@ -23,6 +29,9 @@ class Clock(Protocol):
 
     def callLater(self, delay: float, callable: Callable[..., object]) -> Delayed:
         """Calls later."""
+
+    def seconds(self) -> float:
+        """The time that `callLater` counts."""
 
 
 class Wait:
@@ -60,3 +69,48 @@ class Wait:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class Expiring(Protocol):
+    """Something with a deadline. It lets go of what it holds when it is done: it may stay listed for a while."""
+
+    done: bool
+
+    def expire(self) -> None:
+        """The deadline passed before it was done."""
+
+
+class Deadlines:
+    """The deadlines of many things; those with the same time-out expire in the order of their coming."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[int, deque[tuple[float, Expiring]]] = {}
+        self._swept = False
+
+    def add(self, seconds: float, item: Expiring) -> None:
+        """Has `item` expire after `seconds`, at most SWEEP_SECONDS later, unless it is done by then."""
+        steps = int(max(seconds, 0.0) / SWEEP_SECONDS) + 1
+        queue = self._queues.get(steps)
+        if queue is None:
+            queue = self._queues[steps] = deque()
+        queue.append((self._clock.seconds() + seconds, item))
+        if not self._swept:
+            self._swept = True
+            self._clock.callLater(SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._clock.seconds()
+        for steps, queue in list(self._queues.items()):
+            while queue:
+                deadline, item = queue[0]
+                if not item.done:
+                    if deadline > now:
+                        break
+                    item.expire()
+                queue.popleft()
+            if not queue:
+                del self._queues[steps]
+        self._swept = bool(self._queues)
+        if self._swept:
+            self._clock.callLater(SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,51 @@
+"""One module for each API that this broker serves. The registry below is what the broker can do: ApiVersions, the
+dispatcher and the table in the documentation are made from it.
+
+A handler module has `API`, `VERSIONS` (first and last that it serves) and `handle(broker, request)`, which returns the
+response, a Deferred of it, LATER if it will call `request.respond` itself, or None where there is no answer at all.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from brokerd.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+_MODULES: tuple[ModuleType, ...] = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    describe_configs,
+    alter_configs,
+    describe_log_dirs,
+    create_partitions,
+    incremental_alter_configs,
+    describe_cluster,
+)
+
+REGISTRY: dict[int, ModuleType] = {int(module.API): module for module in _MODULES}
+"""API key to handler."""
