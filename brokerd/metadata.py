@@ -7,7 +7,7 @@ partition is still listed (a partial list would make clients and Spark believe t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -16,12 +16,13 @@ NO_LEADER = -1
 
 @attrs.frozen
 class BrokerInfo:
-    """A registered broker and the address it advertises to clients."""
+    """A registered broker; `host` and `port` are those of its first listener, `addresses` has them all by name."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
+    addresses: Mapping[str, tuple[str, int]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -57,22 +58,37 @@ class TopicInfo:
 
 @attrs.frozen
 class ClusterView:
-    """The whole cluster at one moment."""
+    """The whole cluster at one moment. Topics change through `with_topics`, which keeps `names` in step."""
 
     cluster_id: str
     controller_id: int = -1
     brokers: Mapping[int, BrokerInfo] = attrs.field(factory=dict)
     topics: Mapping[str, TopicInfo] = attrs.field(factory=dict)
-    names: Mapping[bytes, str] = attrs.field(init=False)
+    names: Mapping[bytes, str] = attrs.field()
 
     @names.default
     def _names(self) -> Mapping[bytes, str]:
         return {topic.topic_id: topic.name for topic in self.topics.values()}
 
+    def with_topics(self, put: Iterable[TopicInfo], gone: Iterable[str] = ()) -> ClusterView:
+        """This view with some topics added, replaced or gone, for the price of two copied dictionaries."""
+        topics, names = dict(self.topics), dict(self.names)
+        for name in gone:
+            former = topics.pop(name, None)
+            if former is not None:
+                names.pop(former.topic_id, None)
+        for topic in put:
+            former = topics.get(topic.name)
+            if former is not None and former.topic_id != topic.topic_id:
+                names.pop(former.topic_id, None)
+            topics[topic.name] = topic
+            names[topic.topic_id] = topic.name
+        return attrs.evolve(self, topics=topics, names=names)
+
     def with_topic(self, topic: TopicInfo) -> ClusterView:
         """This view with one topic added or replaced."""
-        return attrs.evolve(self, topics={**self.topics, topic.name: topic})
+        return self.with_topics((topic,))
 
     def without_topic(self, name: str) -> ClusterView:
         """This view without one topic."""
-        return attrs.evolve(self, topics={key: topic for key, topic in self.topics.items() if key != name})
+        return self.with_topics((), (name,))

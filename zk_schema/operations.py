@@ -61,6 +61,19 @@ class Check:
 Operation = Create | Set | Delete | Check
 
 
+@attrs.frozen
+class Stat:
+    """What ZooKeeper knows of a node. `ephemeral_owner` is the session that made it, 0 for a persistent node."""
+
+    version: int
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    ephemeral_owner: int
+    children: int
+
+
 class CoordinationError(Exception):
     """Something that ZooKeeper did not do for us."""
 

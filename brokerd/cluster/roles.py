@@ -1,0 +1,241 @@
+"""What this broker does for each partition that is assigned to it: the view of the cluster made true on its disk.
+
+Works through a queue of topics in short slices, because a topic may have thousands of partitions and each needs files;
+the reactor serves clients in between. Level-triggered: a topic is compared with what is there, whatever happened to it
+since (A21, A29).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from twisted.logger import Logger
+
+from brokerd.partition import Partition
+from brokerd.topic_config import TopicConfig
+from kafka_wire.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from brokerd.broker import Broker
+    from brokerd.cluster.cluster_state import ClusterState
+    from brokerd.metadata import PartitionInfo, TopicInfo
+    from brokerd.storage.partition_log import PartitionLog
+
+log = Logger()
+
+SLICE_SECONDS = 0.004
+
+
+class Roles:
+    """Keeps `broker.partitions` and the logs as the view wants them. `settled` is told when topics are done."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        broker: Broker,
+        known: ClusterState,
+        *,
+        registered: Callable[[], bool],
+        settled: Callable[[], None],
+    ) -> None:
+        self._reactor = reactor
+        self._broker = broker
+        self._known = known
+        self._registered = registered
+        self._tell = settled
+        self._me = broker.config.broker_id
+        self._waiting: dict[str, None] = {}
+        self._work: deque[tuple[str, Callable[[], None]]] = deque()
+        self._busy = ""
+        self._scheduled = False
+        self._configs: dict[str, TopicConfig] = {}
+        self._refused: dict[TopicPartition, str] = {}
+
+    # ---- what others tell
+
+    def look(self, names: Iterable[str]) -> None:
+        """These topics are known anew."""
+        self._waiting.update(dict.fromkeys(names))
+        self._schedule()
+
+    def look_at_all(self) -> None:
+        """Everything: after registration, and what is on the disk and in no topic."""
+        self.look(self._broker.view.topics)
+        self.look(log.topic for log in self._broker.logs.logs.values())
+        self._report_strays()
+
+    def drop_all(self) -> None:
+        """The session is lost: no role outlives it (A12)."""
+        self._waiting.clear()
+        self._work.clear()
+        self._busy = ""
+        for partition in self._broker.partitions.values():
+            if partition.is_leader:
+                partition.resign()
+
+    def settled(self, name: str) -> bool:
+        """Whether nothing is left to do for this topic."""
+        return name not in self._waiting and name != self._busy
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._waiting and not self._work and not self._busy
+
+    # ---- slices
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self.idle:
+            self._scheduled = True
+            self._reactor.callLater(0, self._slice)
+
+    def _slice(self) -> None:
+        self._scheduled = False
+        end, done = self._reactor.seconds() + SLICE_SECONDS, False
+        while self._reactor.seconds() < end:
+            if self._work:
+                self._do(*self._work.popleft())
+            if not self._work:
+                done, self._busy = done or bool(self._busy), ""
+                if not self._waiting:
+                    break
+                self._busy = next(iter(self._waiting))
+                del self._waiting[self._busy]
+                self._work.extend((self._busy, work) for work in self._plan(self._busy))
+        self._schedule()
+        if done:
+            self._tell()
+
+    def _do(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.failure("a partition of {name} could not be given its role", name=name)
+
+    # ---- one topic
+
+    def _plan(self, name: str) -> list[Callable[[], None]]:
+        """What is to be done for a topic, partition by partition."""
+        topic = self._broker.view.topics.get(name)
+        if topic is None:
+            self._configs.pop(name, None)
+            gone = [tp for tp in self._broker.logs.logs if tp.topic == name] + [
+                tp for tp in self._broker.partitions if tp.topic == name and tp not in self._broker.logs.logs
+            ]
+            return [self._gone(tp) for tp in gone]
+        config = TopicConfig.of(self._broker.config, topic.overrides)
+        fresh = self._configs.get(name) != config
+        self._configs[name] = config
+        return [
+            self._one(name, info.index, config, fresh)
+            for info in topic.partitions
+            if self._me in info.replicas or TopicPartition(name, info.index) in self._broker.partitions
+        ]
+
+    def _one(self, name: str, index: int, config: TopicConfig, fresh: bool) -> Callable[[], None]:
+        def work() -> None:
+            # As the view is now: it may have changed since this was planned.
+            topic, tp = self._broker.view.topics.get(name), TopicPartition(name, index)
+            if topic is None or index >= len(topic.partitions):
+                return
+            info = topic.partitions[index]
+            partition = self._broker.partitions.get(tp)
+            if partition is not None and partition.log.topic_id != topic.topic_id:
+                self._forget(tp)
+                partition = None
+            if self._me not in info.replicas:
+                if partition is not None and partition.is_leader:
+                    partition.resign()
+                return
+            if partition is None:
+                partition = self._open(tp, topic, info, config)
+            if partition is None:
+                return
+            if fresh:
+                partition.log.configure(config)
+            self._play(partition, info)
+
+        return work
+
+    def _open(self, tp: TopicPartition, topic: TopicInfo, info: PartitionInfo, config: TopicConfig) -> Partition | None:
+        """The partition with its log; made if there is none. None: it is offline or refused, and reported."""
+        if not self._registered() or info.version < 0 or tp in self._broker.logs.offline:
+            return None
+        found = self._log(tp, topic, config)
+        if found is None:
+            return None
+        partition = Partition(tp, found, self._me)
+        self._broker.partitions[tp] = partition
+        return partition
+
+    def _log(self, tp: TopicPartition, topic: TopicInfo, config: TopicConfig) -> PartitionLog | None:
+        logs = self._broker.logs
+        found = logs.logs.get(tp)
+        if found is not None and found.topic_id != topic.topic_id:
+            if found.topic_id not in self._known.tombstones:
+                self._refuse(tp, "its directory belongs to another topic of the same name, which was not deleted")
+                return None
+            logs.delete(tp)
+            found = None
+        if found is not None:
+            found.configure(config)
+            return found
+        try:
+            return logs.create(tp, topic.topic_id, config)
+        except Exception as problem:
+            self._refuse(tp, f"its log cannot be made: {problem}")
+            return None
+
+    def _refuse(self, tp: TopicPartition, why: str) -> None:
+        if self._refused.get(tp) != why:
+            self._refused[tp] = why
+            log.error("{tp} is not served: {why}", tp=tp, why=why)
+
+    def _play(self, partition: Partition, info: PartitionInfo) -> None:
+        """A21: a higher epoch is a new role, the same one only another ISR, a lower one is old news."""
+        if info.leader != self._me or not self._registered():
+            if partition.is_leader and (info.leader_epoch > partition.leader_epoch or not self._registered()):
+                partition.resign()
+            return
+        if partition.is_leader and info.leader_epoch <= partition.leader_epoch:
+            if info.leader_epoch == partition.leader_epoch:
+                partition.replicas, partition.isr = info.replicas, info.isr
+            return
+        if info.leader_epoch <= partition.log.latest_epoch:
+            return  # A11: an epoch of a former life; the next election is on its way
+        checkpointed = self._broker.logs.high_watermarks.get(partition.tp, 0)
+        mark = max(partition.high_watermark, checkpointed)
+        partition.lead(info.leader_epoch, info.replicas, info.isr, mark)
+
+    # ---- what is no longer there
+
+    def _gone(self, tp: TopicPartition) -> Callable[[], None]:
+        def work() -> None:
+            found = self._broker.logs.logs.get(tp)
+            self._forget(tp)
+            if found is not None and found.topic_id in self._known.tombstones:
+                self._broker.logs.delete(tp)
+
+        return work
+
+    def _forget(self, tp: TopicPartition) -> None:
+        partition = self._broker.partitions.pop(tp, None)
+        if partition is not None:
+            partition.resign()
+
+    def _report_strays(self) -> None:
+        """A29: a log of a topic that is neither known nor dead is kept and not served."""
+        names = self._broker.view.names
+        strays = [
+            str(tp)
+            for tp, one in self._broker.logs.logs.items()
+            if one.topic_id not in names and one.topic_id not in self._known.tombstones
+        ]
+        if strays:
+            log.error(
+                "{n} logs belong to topics that ZooKeeper does not know; they are kept and not served: {some}",
+                n=len(strays),
+                some=", ".join(strays[:10]) + (", ..." if len(strays) > 10 else ""),
+            )

@@ -1,0 +1,77 @@
+"""What a broker does now and then: checkpoints, retention, the note of its ZooKeeper session.
+
+Each job runs in its own interval; one that fails is logged and runs again at the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from kafka_wire.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from brokerd.broker import Broker
+
+log = Logger()
+
+REMEMBER_SECONDS = 60.0
+
+
+class Housekeeping:
+    """The jobs. `remember` stores what the broker knows of its session."""
+
+    def __init__(self, reactor: Any, broker: Broker, remember: Callable[[], None]) -> None:
+        self._reactor = reactor
+        self._broker = broker
+        config = broker.config
+        checkpoint_ms = min(
+            config.replica_high_watermark_checkpoint_interval_ms, config.log_flush_offset_checkpoint_interval_ms
+        )
+        self._jobs: list[tuple[float, Callable[[], object], LoopingCall]] = []
+        self._add(checkpoint_ms / 1000, self.checkpoint, "storing checkpoints")
+        self._add(config.log_retention_check_interval_ms / 1000, self.retention, "retention")
+        self._add(REMEMBER_SECONDS, remember, "noting the session")
+
+    def _add(self, seconds: float, job: Callable[[], object], what: str) -> None:
+        def run() -> None:
+            try:
+                job()
+            except Exception:
+                log.failure("{what} failed", what=what)
+
+        call = LoopingCall(run)
+        call.clock = self._reactor
+        self._jobs.append((seconds, job, call))
+
+    def start(self) -> None:
+        """Begins; every job runs first after its interval."""
+        for seconds, _, call in self._jobs:
+            call.start(seconds, now=False)
+
+    def stop(self) -> None:
+        """Ends."""
+        for _, _, call in self._jobs:
+            if call.running:
+                call.stop()
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Of every partition here."""
+        return {tp: partition.high_watermark for tp, partition in self._broker.partitions.items()}
+
+    def checkpoint(self) -> None:
+        """High watermarks, log starts and recovery points."""
+        self._broker.logs.checkpoint(self.high_watermarks())
+
+    def retention(self) -> None:
+        """Drops what is older or larger than its topic allows."""
+        partitions = self._broker.partitions
+
+        def mark(tp: TopicPartition) -> int:
+            partition = partitions.get(tp)
+            return -1 if partition is None else partition.high_watermark
+
+        self._broker.logs.apply_retention(self._broker.now_ms(), mark)

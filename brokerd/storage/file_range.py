@@ -1,0 +1,109 @@
+"""Open files, not too many of them, and ranges of them.
+
+A file stays open as long as anybody holds its `OpenFile`: the pool, a range that is still being sent, a flush in
+another thread. So the pool may drop any file at any time, and a segment may be deleted while it is being sent.
+"""
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+DEFAULT_OPEN_FILES = 4096
+
+
+class OpenFile:
+    """A file descriptor that is closed with its last reference; `os` functions accept it in place of a number."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def fileno(self) -> int:
+        """The descriptor, valid while this object lives."""
+        return self.fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class FilePool:
+    """The most recently used files of all logs, opened on demand. Only for the thread that owns the logs."""
+
+    def __init__(self, limit: int = DEFAULT_OPEN_FILES) -> None:
+        self.limit = limit
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def open(self, path: str, *, create: bool = False) -> OpenFile:
+        """The file, for reading and appending; FileNotFoundError unless it is there or `create` is set."""
+        found = self._files.get(path)
+        if found is not None:
+            self._files.move_to_end(path)
+            return found
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        found = OpenFile(os.open(path, flags, 0o644))
+        self._files[path] = found
+        if len(self._files) > self.limit:
+            self._files.popitem(last=False)
+        return found
+
+    def forget(self, path: str) -> None:
+        """To be called before a path is renamed or removed: it may mean another file afterwards."""
+        self._files.pop(path, None)
+
+
+def open_directory(path: str | Path) -> OpenFile:
+    """A directory, to be fsynced."""
+    return OpenFile(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+def sync_directory(path: str | Path) -> None:
+    """Makes creations, renames and removals in a directory durable."""
+    os.fsync(open_directory(path))
+
+
+class FileRange:
+    """`count` bytes of a file from `offset`; its len() is what goes on the wire, by os.sendfile from `fd`."""
+
+    __slots__ = ("count", "file", "offset")
+
+    def __init__(self, file: OpenFile | None, offset: int, count: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.count = count
+
+    @property
+    def fd(self) -> int:
+        """The descriptor to send from; -1 for the empty range."""
+        return -1 if self.file is None else self.file.fd
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self) -> bytes:
+        """The bytes themselves, for transports without sendfile."""
+        if self.file is None:
+            return b""
+        return read_fully(self.file, self.offset, self.count)
+
+
+EMPTY = FileRange(None, 0, 0)
+
+
+def read_fully(file: OpenFile, position: int, count: int) -> bytes:
+    """`count` bytes from `position`, fewer only at the end of the file."""
+    data = os.pread(file.fd, count, position)
+    if len(data) == count or not data:
+        return data
+    parts = [data]
+    got = len(data)
+    while got < count:
+        data = os.pread(file.fd, count - got, position + got)
+        if not data:
+            break
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
