@@ -76,7 +76,7 @@ class Daemon:
         self.changed = Signal()
         self._stopping: Deferred[None] | None = None
         self.metrics = Metrics()
-        self.logs = LogManager(config)
+        self.logs = LogManager(config, on_offline=self._went_offline)
         self.flusher = Flusher(self._post, self._flushed, self._flush_failed)
         turns = turns_of(reactor)
         self.broker = Broker(reactor, config, self.logs, self.metrics, self._request_flush, turns)
@@ -143,7 +143,7 @@ class Daemon:
             stored_cluster_id=lambda: logs.cluster_id,
             store_cluster_id=logs.set_cluster_id,
             has_log=lambda tp: tp in logs.logs or tp in logs.offline,
-            is_suspect=lambda tp: tp in logs.suspects,
+            is_suspect=self._is_suspect,
         )
         self.life = Life(
             self.reactor,
@@ -283,9 +283,15 @@ class Daemon:
             partition.advance()
 
     def _flush_failed(self, place: LogDir, problem: Exception) -> None:
-        log.critical("log dir {path} is offline: {problem}", path=place.path, problem=problem)
         self.logs.dir_failed(place, problem)
-        self.roles.look(self.broker.view.topics)
+
+    def _went_offline(self, gone: list[TopicPartition], problem: str) -> None:
+        log.critical("{problem}; {n} partitions are offline", problem=problem, n=len(gone))
+        for tp in gone:
+            self.roles.forget(tp)
+
+    def _is_suspect(self, tp: TopicPartition) -> bool:
+        return self.logs.is_suspect(tp, self.broker.topic_config(tp.topic).durability)
 
     # ---- stopping
 

@@ -54,9 +54,9 @@ class Broker:
     ) -> None:
         self.reactor = reactor
         self.config = config
-        self.logs = logs
+        self.logs: LogManager = logs
         self.metrics = metrics
-        self.view = ClusterView(cluster_id="")
+        self.view: ClusterView = ClusterView(cluster_id="")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topics: Topics
         self.deadlines = Deadlines(reactor)

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from kafka_wire.ids import TopicPartition
 
 if TYPE_CHECKING:
     from brokerd.broker import Broker
+    from brokerd.storage.log_dir import LogDir
 
 log = Logger()
 
@@ -27,6 +29,7 @@ class Housekeeping:
     def __init__(self, reactor: Any, broker: Broker, remember: Callable[[], None]) -> None:
         self._reactor = reactor
         self._broker = broker
+        self._storing = False
         config = broker.config
         checkpoint_ms = min(
             config.replica_high_watermark_checkpoint_interval_ms, config.log_flush_offset_checkpoint_interval_ms
@@ -63,8 +66,21 @@ class Housekeeping:
         return {tp: partition.high_watermark for tp, partition in self._broker.partitions.items()}
 
     def checkpoint(self) -> None:
-        """High watermarks, log starts and recovery points."""
-        self._broker.logs.checkpoint(self.high_watermarks())
+        """High watermarks, log starts and recovery points, stored in a thread; a job still at it is not overtaken."""
+        if self._storing:
+            return
+        self._storing = True
+        store = self._broker.logs.checkpoint_job(self.high_watermarks())
+
+        def stored(failed: list[tuple[LogDir, OSError]]) -> None:
+            for place, problem in failed:
+                self._broker.logs.dir_failed(place, problem)
+
+        def done(_: None) -> None:
+            self._storing = False
+
+        work = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), store).addCallback(stored)
+        work.addErrback(lambda failure: log.failure("storing checkpoints failed", failure)).addBoth(done)
 
     def retention(self) -> None:
         """Drops what is older or larger than its topic allows."""

@@ -134,6 +134,7 @@ def _make_factory(server: HttpServer) -> Any:
 
     class Factory(http.HTTPFactory):
         protocol: Any = Channel
+        noisy = False
 
         def log(self, request: Any) -> None:
             """Scrapes every few seconds are no news."""

@@ -28,7 +28,8 @@ from twisted.python.failure import Failure
 LEVELS = ("debug", "info", "warn", "error", "critical")
 DEFAULT_LEVEL = "info"
 
-_NOISE = ("twisted.internet.protocol.Factory",)
+_TWISTED = ("log_legacy", "twisted")
+"""Namespaces of Twisted's own lines (ports opened, factories started): for debugging only, unless they warn."""
 
 
 def line(event: LogEvent, *, tracebacks: bool = False) -> str:
@@ -56,13 +57,18 @@ def _where(failure: Failure) -> str:
     return f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
 
 
+def _is_chatter(event: LogEvent) -> bool:
+    namespace = str(event.get("log_namespace", "")).partition(".")[0]
+    return namespace in _TWISTED and event.get("log_level") in (LogLevel.debug, LogLevel.info)
+
+
 def begin(level: str = DEFAULT_LEVEL, stream: TextIO | None = None) -> None:
     """Sends log lines of this level and above to a stream, stderr by default. Once per process."""
     output = stream or sys.stderr
     tracebacks = level == "debug"
 
     def write(event: LogEvent) -> None:
-        if event.get("log_namespace") in _NOISE and not tracebacks:
+        if not tracebacks and _is_chatter(event):
             return
         try:
             output.write(line(event, tracebacks=tracebacks) + "\n")

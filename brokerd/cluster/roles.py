@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from brokerd.partition import Partition
 from brokerd.topic_config import TopicConfig
+from kafka_wire.errors import KafkaError
 from kafka_wire.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ class Roles:
         for partition in self._broker.partitions.values():
             if partition.is_leader:
                 partition.resign()
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is no longer served here."""
+        partition = self._broker.partitions.pop(tp, None)
+        if partition is not None:
+            partition.resign()
 
     def settled(self, name: str) -> bool:
         """Whether nothing is left to do for this topic."""
@@ -143,15 +150,16 @@ class Roles:
             info = topic.partitions[index]
             partition = self._broker.partitions.get(tp)
             if partition is not None and partition.log.topic_id != topic.topic_id:
-                self._forget(tp)
+                self.forget(tp)
                 partition = None
             if self._me not in info.replicas:
                 if partition is not None and partition.is_leader:
                     partition.resign()
                 return
             if partition is None:
-                partition = self._open(tp, topic, info, config)
-            if partition is None:
+                # Files are made in one step and the epoch is stored in the next: each waits for the disk.
+                if self._open(tp, topic, info, config) is not None:
+                    self._work.appendleft((name, work))
                 return
             if fresh:
                 partition.log.configure(config)
@@ -173,19 +181,12 @@ class Roles:
     def _log(self, tp: TopicPartition, topic: TopicInfo, config: TopicConfig) -> PartitionLog | None:
         logs = self._broker.logs
         found = logs.logs.get(tp)
-        if found is not None and found.topic_id != topic.topic_id:
-            if found.topic_id not in self._known.tombstones:
-                self._refuse(tp, "its directory belongs to another topic of the same name, which was not deleted")
-                return None
+        if found is not None and found.topic_id != topic.topic_id and found.topic_id in self._known.tombstones:
             logs.delete(tp)
-            found = None
-        if found is not None:
-            found.configure(config)
-            return found
         try:
             return logs.create(tp, topic.topic_id, config)
-        except Exception as problem:
-            self._refuse(tp, f"its log cannot be made: {problem}")
+        except (KafkaError, OSError) as problem:
+            self._refuse(tp, str(problem))
             return None
 
     def _refuse(self, tp: TopicPartition, why: str) -> None:
@@ -214,16 +215,11 @@ class Roles:
     def _gone(self, tp: TopicPartition) -> Callable[[], None]:
         def work() -> None:
             found = self._broker.logs.logs.get(tp)
-            self._forget(tp)
+            self.forget(tp)
             if found is not None and found.topic_id in self._known.tombstones:
                 self._broker.logs.delete(tp)
 
         return work
-
-    def _forget(self, tp: TopicPartition) -> None:
-        partition = self._broker.partitions.pop(tp, None)
-        if partition is not None:
-            partition.resign()
 
     def _report_strays(self) -> None:
         """A29: a log of a topic that is neither known nor dead is kept and not served."""

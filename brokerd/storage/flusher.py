@@ -35,7 +35,8 @@ def sync_file_system(fd: int) -> None:
 def sync_all(log_dir: LogDir, targets: Mapping[PartitionLog, FlushTarget]) -> None:
     """Makes the files of all targets, which are in one directory, durable. OSError if one of them cannot be."""
     if len(targets) > MANY and any(target.files for target in targets.values()):
-        sync_file_system(open_directory(log_dir.path).fd)
+        directory = open_directory(log_dir.path)  # open for as long as the name lives
+        sync_file_system(directory.fd)
         return
     for target in targets.values():
         for file in target.files:

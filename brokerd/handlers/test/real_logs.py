@@ -22,7 +22,7 @@ from brokerd.topic_config import TopicConfig
 from kafka_wire.ids import TopicPartition
 from kafka_wire.messages import RequestHeader
 from kafka_wire.records import Record, encode_batch
-from kafka_wire.schema.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafka_wire.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.schema.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 
 
@@ -110,10 +110,11 @@ def poll(broker: Broker, *offsets: int, by_id: bool = False, **fields: Any) -> A
     return Asked(broker, fetch, FetchRequest(**{**settings, **fields}))
 
 
-def records_of(response: FetchResponse, index: int = 0) -> bytes:
+def records_of(response: Any, index: int = 0) -> bytes:
     """The bytes that a Fetch answer would send for one partition; none if the partition is not in it."""
     for answered in response.responses:
         for partition in answered.partitions:
             if partition.partition_index == index:
-                return partition.records.read() if hasattr(partition.records, "read") else partition.records
+                records = partition.records
+                return bytes(records.read() if hasattr(records, "read") else records)
     return b""
