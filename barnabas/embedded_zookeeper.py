@@ -15,6 +15,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from barnabas.processes import end_with_parent
+
 NEEDED_JARS = (
     "zookeeper-[0-9]*.jar",
     "zookeeper-jute-*.jar",
@@ -110,10 +112,19 @@ def four_letter_word(host: str, port: int, word: bytes, timeout: float = 1.0) ->
 
 
 class EmbeddedZooKeeper:
-    """One server process; `data_dir` keeps its data, its configuration and its log `zookeeper.log`."""
+    """One server process; `data_dir` keeps its data, its configuration and, unless `log` is given, `zookeeper.log`."""
 
-    def __init__(self, data_dir: str | Path, port: int, *, host: str = "127.0.0.1", tick_ms: int = 2000) -> None:
+    def __init__(
+        self,
+        data_dir: str | Path,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        tick_ms: int = 2000,
+        log: str | Path | None = None,
+    ) -> None:
         self.data_dir = Path(data_dir).absolute()
+        self.log = self.data_dir / "zookeeper.log" if log is None else Path(log).absolute()
         self.host = host
         self.port = port
         self.tick_ms = tick_ms
@@ -151,10 +162,15 @@ class EmbeddedZooKeeper:
             MAIN,
             str(config),
         ]
-        with (self.data_dir / "zookeeper.log").open("ab") as output:
+        with self.log.open("ab") as output:
             # A session of its own: Ctrl-C reaches the parent, which stops brokers before their ZooKeeper.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
             )
 
     def wait_ready(self, timeout: float = 30.0) -> None:
@@ -190,7 +206,7 @@ class EmbeddedZooKeeper:
 
     def _log_end(self) -> str:
         with contextlib.suppress(OSError):
-            lines = (self.data_dir / "zookeeper.log").read_text(errors="replace").splitlines()
+            lines = self.log.read_text(errors="replace").splitlines()
             wanted = [line for line in lines if "Exception" in line or "ERROR" in line] or lines
             return wanted[-1] if wanted else "its log is empty"
         return "it left no log"

@@ -1,7 +1,8 @@
 """Many durations in little memory: counts in buckets of a quarter octave, for quantiles of the recent past.
 
-A bucket is at most a fifth wider than its lower bound, so a quantile is right to about 10 %. Two windows of a minute
-take turns: what is reported covers between one and two minutes, however often and by however many it is read.
+A bucket is at most a quarter wider than its lower bound, so a quantile is right to an eighth. Two windows of a minute
+take turns when somebody reads: whoever reads every minute or more often, alone or not, gets the last one to two
+minutes; whoever reads seldom gets the time since the reading before the last.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def bucket_middle(bucket: int) -> float:
 
 
 class Durations:
-    """Count and sum since the start, and quantiles of the last one to two minutes."""
+    """Count and sum since the start, and quantiles of the recent past."""
 
     __slots__ = ("_before", "_now", "_since", "count", "seconds")
 

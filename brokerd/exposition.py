@@ -173,7 +173,8 @@ def _requests(metrics: Metrics, now: float) -> str:
     lines.append(_head(families.REQUEST_TIME))
     for api_key, durations in sorted(metrics.durations.items()):
         lines.append(_summary(families.REQUEST_TIME, f'request="{request_name(api_key)}"', durations, now))
-    lines += [_head(families.FLUSH_TIME), _summary(families.FLUSH_TIME, "", metrics.flushes, now)]
+    if metrics.flushes.count:
+        lines += [_head(families.FLUSH_TIME), _summary(families.FLUSH_TIME, "", metrics.flushes, now)]
     return "".join(lines)
 
 

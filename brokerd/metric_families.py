@@ -212,13 +212,13 @@ ERRORS = Family(
 REQUEST_TIME = Family(
     "kafka_network_requestmetrics_totaltimems",
     "summary",
-    "Milliseconds from a request to its answer (a long poll waits within); quantiles of the last one to two minutes.",
+    "Milliseconds from a request to its answer (a long poll waits within); quantiles of the last minutes.",
     ("request", "quantile"),
 )
 FLUSH_TIME = Family(
     "kafka_log_logflushstats_logflushrateandtimems",
     "summary",
-    "Milliseconds that flushes to disk took; quantiles of the last one to two minutes.",
+    "Milliseconds that flushes to disk took, once one was counted; quantiles of the last minutes.",
     ("quantile",),
 )
 LONGEST_TURN = Family(
@@ -252,8 +252,6 @@ WATCHED: Mapping[str, Family] = {
             "gauge",
             "For how long the ZooKeeper session surely lives still; below 0: doubtful.",
         ),
-        Family("barnabas_flush_backlog_logs", "gauge", "Logs with appends that are not flushed yet."),
-        Family("barnabas_open_segments", "gauge", "Segment files held open."),
     )
 }
 """Values that live elsewhere; the owner gives a function with `Metrics.watch`, and what nobody gave is left out."""

@@ -48,7 +48,8 @@ class Partition:
 
     def lead(self, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...], high_watermark: int) -> None:
         """Starts to lead at an epoch; the epoch and where it starts are stored before the first append (A11, R21)."""
-        self.log.start_epoch(leader_epoch)
+        if leader_epoch > self.log.latest_epoch:  # else it was stored before, together with those of other partitions
+            self.log.start_epoch(leader_epoch)
         self.leader_epoch = leader_epoch
         self.epoch_start = self.log.log_end
         self.replicas = replicas

@@ -41,6 +41,7 @@ from zk_schema.operations import (
     CoordinationError,
     Create,
     MultiTooLarge,
+    NodeError,
     NodeExists,
     NoNode,
     Operation,
@@ -392,6 +393,11 @@ class Topics:
         """Fails the multi of a life of this broker that is over (F9)."""
         return Check(paths.incarnation(self._broker_id), self._life.epoch)
 
+    def _look_at_fence(self, problem: Exception) -> None:
+        cause = problem.__cause__ if isinstance(problem, Again) else problem
+        if isinstance(cause, NodeError) and cause.operation == self._fence():
+            self._life.fenced("its incarnation was changed by somebody else")
+
     def _known_topic(self, name: str) -> KnownTopic:
         topic = self._known.topics.get(name)
         if topic is None or self._known.is_dead(topic):
@@ -414,6 +420,7 @@ class Topics:
             except MultiTooLarge as problem:
                 raise errors.InvalidRequest(f"This is too much for one change in ZooKeeper: {problem}") from problem
             except (CoordinationError, Again) as problem:
+                self._look_at_fence(problem)
                 if self._reactor.seconds() > deadline:
                     raise errors.RequestTimedOut(f"ZooKeeper did not take it in time: {problem}") from problem
                 log.info("a change of topics is tried again: {problem}", problem=problem.__cause__ or problem)

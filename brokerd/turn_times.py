@@ -29,6 +29,8 @@ class TurnTimes:
         """The poller's own, timed."""
         asked = time.monotonic()
         took = asked - self._woke
+        if asked - self._window >= WINDOW_SECONDS:
+            self._turn_window(asked)
         if took > self._longest:
             self._longest = took
         try:
@@ -39,11 +41,15 @@ class TurnTimes:
             self.waited += woke - asked
 
     def longest(self, now: float) -> float:
-        """Seconds; covers one to two minutes however often it is read."""
+        """Seconds; covers one to two minutes, however often or seldom it is read."""
         if now - self._window >= WINDOW_SECONDS:
-            self._window = now
-            self._longest_before, self._longest = self._longest, 0.0
+            self._turn_window(now)
         return max(self._longest, self._longest_before)
+
+    def _turn_window(self, now: float) -> None:
+        is_old = now - self._window >= 2 * WINDOW_SECONDS
+        self._longest_before, self._longest = 0.0 if is_old else self._longest, 0.0
+        self._window = now
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._poller, name)

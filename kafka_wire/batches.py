@@ -130,8 +130,9 @@ def check_batch(buf: Buffer, pos: int, end: int, *, from_client: bool = True) ->
     """
     if end - pos < HEADER_SIZE:
         raise CorruptMessage(f"{end - pos} bytes are too few for a batch header")
-    header = read_header(buf, pos)
-    _, size, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = header
+    fields = _unpack(buf, pos)
+    base, length, epoch, magic, crc, attributes, delta, first, last, producer_id, term, sequence, count = fields
+    size = length + LOG_OVERHEAD
     if magic != MAGIC:
         raise InvalidRecord(f"magic {magic} is not served, only {MAGIC}")
     if size < HEADER_SIZE or size > end - pos:
@@ -149,7 +150,10 @@ def check_batch(buf: Buffer, pos: int, end: int, *, from_client: bool = True) ->
             raise InvalidRecord(f"producer {producer_id} without a sequence number")
     elif delta < 0 or count < 0:
         raise InvalidRecord(f"{count} records with a last offset delta of {delta}")
-    return header
+    return _new(
+        BatchHeader,
+        (base, size, epoch, magic, crc, attributes, delta, first, last, producer_id, term, sequence, count),
+    )
 
 
 def walk(buf: Buffer, pos: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -27,6 +27,8 @@ _UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
 _read_header = _REQUEST_HEADER.unpack_from
 _pack_response_header = _RESPONSE_HEADER.pack
 _new = tuple.__new__
+_FETCH = int(Api.FETCH)
+_PRODUCE = int(Api.PRODUCE)
 
 
 class RequestHeader(NamedTuple):
@@ -72,7 +74,7 @@ def decode_request_body(header: RequestHeader, buffer: Any, position: int, end: 
         if not speaks(*key):
             raise Malformed(f"API {key[0]} version {key[1]} is not spoken here")
         read = _REQUEST_READERS[key] = _request_reader(Api(key[0]), key[1])
-    if end - position > MAX_PLAIN_REQUEST and key[0] != Api.PRODUCE:
+    if end - position > MAX_PLAIN_REQUEST and key[0] != _PRODUCE:
         raise Malformed(f"{end - position} bytes are too many for a {Api(key[0]).name} request")
     try:
         return read(buffer, position, end)[0]
@@ -81,7 +83,7 @@ def decode_request_body(header: RequestHeader, buffer: Any, position: int, end: 
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Any) -> list[Any]:
-    """The parts of a response, length first; `records` of the body are passed through as they are."""
+    """The parts of a response, length first. Only a Fetch has several: its `records` are passed through as they are."""
     key = (api_key, version)
     found = _RESPONSE_WRITERS.get(key)
     if found is None:
@@ -89,12 +91,12 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Any) 
         tags = api is not Api.API_VERSIONS and is_flexible(api_key, version)
         found = _RESPONSE_WRITERS[key] = (codec.writer(api, version, "response"), b"\0" if tags else b"")
     write, tags_of_header = found
+    if api_key != _FETCH:
+        whole = tags_of_header + b"".join(write(body))
+        return [_pack_response_header(4 + len(whole), correlation_id) + whole]
     parts = write(body)
-    size = 4 + len(tags_of_header)
-    for part in parts:
-        size += len(part)
-    parts.insert(0, _pack_response_header(size, correlation_id) + tags_of_header)
-    return parts
+    size = 4 + len(tags_of_header) + sum(map(len, parts))
+    return [_pack_response_header(size, correlation_id) + tags_of_header, *parts]
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, body: Any) -> list[Any]:

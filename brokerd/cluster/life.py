@@ -1,7 +1,10 @@
 """A broker's life in the cluster: start, new session and stop are one path (A7-A13).
 
-    new session -> cluster id and transaction checked -> incarnation (fences the former life) -> an old registration of
-    ours deleted, somebody else's waited out -> full read -> written out of every leadership -> registered
+    new session -> cluster id and transaction checked -> an old registration of ours deleted, somebody else's waited
+    out -> incarnation (fences the former life) -> full read -> written out of every leadership -> registered
+
+The registration is looked at *before* the incarnation is written: the other way round a second broker that was given
+the same id by mistake would fence the first one, which lives and serves.
 
 Only a registered broker has roles. When the session is lost all roles are dropped and the path is gone again from its
 beginning; nothing of the old session is sent in the new one. What stops a broker for good is told to `fatal`.
@@ -168,8 +171,8 @@ class Life:
         await self._make_parents()
         former = identity.read(me.notes)
         await self._check_cluster(former)
-        epoch = await self._become(Incarnation(me.broker_id))
         await self._clear_registration(former, session_id)
+        epoch = await self._become(Incarnation(me.broker_id))
         await self._learner.full_read()
         suspects = await self._write_myself_out(epoch)
         if suspects:
@@ -192,7 +195,12 @@ class Life:
         """The brokers are known anew: if our registration is not among them, somebody took it away; begin again."""
         found = self._known.brokers.get(self._me.broker_id)
         if self.is_registered and (found is None or found.registration.epoch != self.epoch):
-            log.error("the registration of broker {id} is gone or not ours", id=self._me.broker_id)
+            self.fenced("its registration is gone or not its own")
+
+    def fenced(self, why: str) -> None:
+        """Somebody ended this life of the broker; the next one begins."""
+        if self.is_registered and not self.draining:
+            log.error("broker {id} registers again: {why}", id=self._me.broker_id, why=why)
             self._drop()
             self._run()
 

@@ -40,8 +40,8 @@ class State(enum.Enum):
 
 @attrs.frozen
 class Member:
-    """One member. `join_token` and `sync_token` are requests of it that wait; `stored_by` is the number of the write
-    that its join waits for, where it waits for a write and not for others. `is_new`: it was in no generation yet.
+    """One member. `join_token` and `sync_token` are requests of it that wait. A join that waits for a write and not
+    for others has its answer `prepared`, and the write's number in `stored_by`. `is_new`: it was in no generation yet.
     """
 
     member_id: str
@@ -56,6 +56,7 @@ class Member:
     assignment: bytes = b""
     join_token: Token | None = None
     sync_token: Token | None = None
+    prepared: Joined | None = None
     stored_by: int = 0
     takes_skip: bool = False
     is_new: bool = True

@@ -3,19 +3,25 @@
 acks=0: no answer at all, and a failed append closes the connection (R36). acks=1: when the turn's write is
 done. acks=-1: when the high watermark has passed the batch, which in `flushed` topics means that it is on the
 disk (V2). The records are never looked into; the log checks the batch header and its CRC.
+
+`handle` serves every request; `Again` is the short way of one for a partition that its connection has produced to
+before (kafka_wire/repeats.py). It takes the usual case only and leaves everything else to `handle`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from brokerd.handlers.types import LATER, Later, Request
 from kafka_wire import errors
 from kafka_wire.apis import Api
+from kafka_wire.messages import encode_response
 from kafka_wire.schema.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
     from brokerd.broker import Broker
+    from kafka_wire.repeats import Repeat
 
 API = Api.PRODUCE
 VERSIONS = (3, 11)
@@ -26,12 +32,10 @@ ADVERTISED_MIN = 0
 class _Pending:
     """A request whose partitions are on their way; answers when the last of them is settled or the time is up."""
 
-    __slots__ = ("_asked", "_left", "_request", "_results", "done")
+    __slots__ = ("_left", "_request", "_results", "done")
 
     def __init__(self, request: Request, count: int) -> None:
-        body: ProduceRequest = request.body
         self._request: Request | None = request
-        self._asked = [(topic.name, [data.index for data in topic.partition_data]) for topic in body.topic_data]
         self._results: list[PartitionProduceResponse | None] = [None] * count
         self._left = count
         self.done = False
@@ -54,11 +58,14 @@ class _Pending:
         assert request is not None
         self.done = True
         results = iter(self._results)
-        topics = [
-            TopicProduceResponse(name, [next(results) or _late(index) for index in indexes])
-            for name, indexes in self._asked
-        ]
-        request.respond(ProduceResponse(topics))
+        request.respond(
+            ProduceResponse(
+                [
+                    TopicProduceResponse(name, [next(results) or _late(data.index) for data in partition_data])
+                    for name, partition_data in request.body.topic_data
+                ]
+            )
+        )
 
 
 def _late(index: int) -> PartitionProduceResponse:
@@ -75,25 +82,26 @@ def handle(broker: Broker, request: Request) -> Later | ProduceResponse | None:
     body: ProduceRequest = request.body
     acks = body.acks
     refused = _refusal(body)
-    count = sum(len(topic.partition_data) for topic in body.topic_data)
+    count = 0
+    for topic in body.topic_data:
+        count += len(topic.partition_data)
     if not count and acks:
         return ProduceResponse()
     pending = _Pending(request, count) if acks else None
     failed = False
     place = 0
-    for topic in body.topic_data:
-        name = topic.name
-        for data in topic.partition_data:
+    for name, partition_data in body.topic_data:
+        for index, records in partition_data:
             try:
                 if refused is not None:
                     raise refused
-                _append(broker, pending, place, name, data.index, data.records, acks)
+                _append(broker, pending, place, name, index, records, acks)
             except errors.KafkaError as problem:
                 failed = True
-                broker.metrics.produce_failed(name, len(data.records or b""))
+                broker.metrics.produce_failed(name, len(records or b""))
                 broker.metrics.request_failed(API, problem.code)
                 if pending is not None:
-                    pending.settle(place, _failed(data.index, problem))
+                    pending.settle(place, _failed(index, problem))
             place += 1
     if pending is None:
         if failed:
@@ -142,6 +150,70 @@ def _append(
         partition.when_written(last + 1, tell)
     else:
         partition.when_committed(last + 1, tell)
+
+
+class Again:
+    """A recognised request on its way. It stands in the order of its connection like a Request: `parts` is its answer
+    once it has one."""
+
+    __slots__ = ("_answered", "_first", "_repeat", "_start", "_time_ms", "done", "gone", "number", "parts", "received")
+
+    def __init__(
+        self, repeat: Repeat, number: int, received: float, answered: Callable[[Again, list[Any]], None]
+    ) -> None:
+        self.number = number
+        self.received = received
+        self.parts: list[Any] | None = None
+        self.gone = False
+        self.done = False
+        self._repeat = repeat
+        self._answered = answered
+
+    def start(self, broker: Broker, records: memoryview) -> bool:
+        """Queues the batch and arranges for the answer; False if nothing was done and `handle` is to see to it."""
+        repeat = self._repeat
+        topic = repeat.topic
+        partition = broker.partitions.get((topic, repeat.index))  # type: ignore[call-overload]
+        if partition is None or not partition.is_leader:
+            return False
+        try:
+            if repeat.acks == -1:
+                partition.check_enough_replicas()
+            first, last, self._time_ms, duplicate = partition.append(records, broker.now_ms())
+        except errors.KafkaError:
+            return False
+        self._first = first
+        self._start = partition.log.log_start
+        if not duplicate:
+            broker.mark_dirty(partition)
+            broker.metrics.appended(topic, len(records), last - first + 1)
+        if repeat.acks == 1:
+            partition.when_written(last + 1, self.tell)
+        else:
+            partition.when_committed(last + 1, self.tell)
+            if not self.done:
+                broker.deadlines.add(repeat.timeout_ms / 1000, self)
+        return True
+
+    def tell(self, problem: errors.KafkaError | None) -> None:
+        """The batch is as safe as asked for, or will never be."""
+        if self.done:
+            return
+        if problem is None:
+            self.done = True
+            self._answered(self, [self._repeat.answer(self.number, self._first, self._time_ms, self._start)])
+        else:
+            self._answer_error(_failed(self._repeat.index, problem))
+
+    def expire(self) -> None:
+        """The time is up."""
+        self._answer_error(_late(self._repeat.index))
+
+    def _answer_error(self, answer: PartitionProduceResponse) -> None:
+        self.done = True
+        repeat = self._repeat
+        body = ProduceResponse([TopicProduceResponse(repeat.topic, [answer])])
+        self._answered(self, encode_response(API, repeat.version, self.number, body))
 
 
 def _failed(index: int, problem: errors.KafkaError) -> PartitionProduceResponse:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from brokerd.storage.deferred_sync import is_deferred
 from brokerd.storage.file_range import sync_directory
 from kafka_wire.ids import TopicPartition
 
@@ -23,14 +24,15 @@ class BadCheckpoint(Exception):
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces a file durably: write beside it, fsync, rename, fsync the directory."""
+    """Replaces a file durably: write beside it, fsync, rename, fsync the directory (the syncs may be deferred)."""
     temporary = path.with_name(path.name + ".tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        os.fsync(fd)
+        if not is_deferred():
+            os.fsync(fd)
     finally:
         os.close(fd)
     os.replace(temporary, path)

@@ -5,10 +5,18 @@ another thread. So the pool may drop any file at any time, and a segment may be 
 """
 
 import os
+import resource
 from collections import OrderedDict
 from pathlib import Path
 
-DEFAULT_OPEN_FILES = 4096
+from brokerd.storage.deferred_sync import is_deferred
+
+MOST_OPEN_FILES = 4096
+
+
+def usual_open_files() -> int:
+    """How many files of logs to keep open: a part of what the process may have, connections need the rest."""
+    return max(min(MOST_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4), 16)
 
 
 class OpenFile:
@@ -30,7 +38,7 @@ class OpenFile:
 class FilePool:
     """The most recently used files of all logs, opened on demand. Only for the thread that owns the logs."""
 
-    def __init__(self, limit: int = DEFAULT_OPEN_FILES) -> None:
+    def __init__(self, limit: int = MOST_OPEN_FILES) -> None:
         self.limit = limit
         self._files: OrderedDict[str, OpenFile] = OrderedDict()
 
@@ -61,8 +69,10 @@ def open_directory(path: str | Path) -> OpenFile:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Makes creations, renames and removals in a directory durable."""
-    os.fsync(open_directory(path))
+    """Makes creations, renames and removals in a directory durable, now or with what else is deferred."""
+    if not is_deferred():
+        directory = open_directory(path)
+        os.fsync(directory.fd)
 
 
 class FileRange:

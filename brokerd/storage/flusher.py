@@ -58,8 +58,12 @@ class Flusher:
         self._threads: dict[LogDir, _DirThread] = {}
 
     def request(self, log: PartitionLog, *, now: bool = False) -> None:
-        """Flushes what was written, if the topic's settings say that it is time to, or at once with `now`."""
-        if not (now or log.is_flush_due()):
+        """Flushes what was written, if the topic's settings say that it is time to, or at once with `now`.
+
+        To be called after each write; once a second besides for topics with flush.ms; and with `now` before a
+        checkpoint, so that `replicated` logs get a recovery point too.
+        """
+        if not (log.is_dirty if now else log.is_flush_due()):
             return
         log_dir = log.log_dir
         if not log_dir.online:

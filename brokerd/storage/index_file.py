@@ -5,6 +5,7 @@ a roll, a checkpoint, a close): after a crash they are made again from the log. 
 on the disk, so that thousands of old segments cost nothing.
 """
 
+import errno
 import os
 import struct
 from array import array
@@ -19,7 +20,7 @@ Entry = tuple[int, int]
 class IndexFile:
     """The entries of one index file. `codes` are the struct letters of the two numbers."""
 
-    __slots__ = ("_codes", "_columns", "_pool", "_size", "_stored", "path")
+    __slots__ = ("_codes", "_columns", "_is_new", "_pool", "_size", "_stored", "path")
 
     def __init__(self, path: str, codes: str, pool: FilePool) -> None:
         self.path = path
@@ -28,6 +29,7 @@ class IndexFile:
         self._pool = pool
         self._columns: tuple[array[int], array[int]] | None = None
         self._stored = -1  # entries in the file; not known yet
+        self._is_new = False  # whatever is in the file does not count
 
     def __len__(self) -> int:
         return self._in_file() if self._columns is None else len(self._columns[0])
@@ -75,7 +77,7 @@ class IndexFile:
     def start_over(self) -> None:
         """No entries, held in memory; the file is replaced by the next `store`."""
         self._columns = array(self._codes[0]), array(self._codes[1])
-        self._stored = 0
+        self._stored, self._is_new = 0, True
 
     def add(self, first: int, second: int) -> None:
         """One entry more, in memory; both numbers must be above the last entry's."""
@@ -88,15 +90,16 @@ class IndexFile:
         if self._columns is None:
             return
         stored, count = self._in_file(), len(self._columns[0])
+        if stored == count and not self._is_new:
+            return
         new = chain.from_iterable(zip(self._columns[0][stored:], self._columns[1][stored:], strict=True))
         data = struct.pack(">" + self._codes * (count - stored), *new)
         file = self.file(create=True)
         os.ftruncate(file.fd, stored * self._size)
-        if not data:
-            return
-        if os.write(file.fd, data) != len(data):
+        self._is_new = False
+        if data and os.write(file.fd, data) != len(data):
             os.ftruncate(file.fd, stored * self._size)
-            raise OSError(28, "No space left on device", self.path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
         self._stored = count
 
     def truncate(self, count: int) -> None:

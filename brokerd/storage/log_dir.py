@@ -60,6 +60,7 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._lock: OpenFile | None = None
         self._storing = threading.RLock()
+        self.version = 0  # of what `lower` and `forget` have changed
 
     def __repr__(self) -> str:
         return f"LogDir({str(self.path)!r})"
@@ -165,9 +166,13 @@ class LogDir:
         recovery_points: Mapping[TopicPartition, int],
         log_starts: Mapping[TopicPartition, int],
         high_watermarks: Mapping[TopicPartition, int],
+        version: int,
     ) -> None:
-        """Replaces the three checkpoints. A log start never goes back: one that was stored meanwhile stays."""
+        """Replaces the three checkpoints by what was true at `version`: not at all, if a log was cut or deleted since
+        then. A log start never goes back: one that was stored meanwhile stays."""
         with self._storing:
+            if version != self.version:
+                return
             starts = {tp: max(start, self.log_starts.get(tp, 0)) for tp, start in log_starts.items()}
             self.recovery_points = self._store(RECOVERY_POINTS, recovery_points, self.recovery_points)
             self.log_starts = self._store(LOG_STARTS, starts, self.log_starts)
@@ -181,6 +186,7 @@ class LogDir:
     def lower(self, tp: TopicPartition, offset: int) -> None:
         """To be called before a log is cut: a recovery point or high watermark beyond its end would mean damage."""
         with self._storing:
+            self.version += 1
             if self.recovery_points.get(tp, 0) > offset:
                 points = {**self.recovery_points, tp: offset}
                 self.recovery_points = self._store(RECOVERY_POINTS, points, self.recovery_points)
@@ -193,6 +199,7 @@ class LogDir:
     def forget(self, tp: TopicPartition) -> None:
         """Takes a partition out of the checkpoints: another log may come under its name."""
         with self._storing:
+            self.version += 1
             self.recovery_points = self._store_without(RECOVERY_POINTS, tp, self.recovery_points)
             self.log_starts = self._store_without(LOG_STARTS, tp, self.log_starts)
             self.high_watermarks = self._store_without(HIGH_WATERMARKS, tp, self.high_watermarks)

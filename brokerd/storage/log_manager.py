@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from brokerd.config import BrokerConfig
 from brokerd.storage import checkpoint
 from brokerd.storage.errors import FAILED, FULL, LogDamaged, LogDirError, StorageError, storage_error
-from brokerd.storage.file_range import DEFAULT_OPEN_FILES, FilePool, sync_directory
+from brokerd.storage.file_range import FilePool, sync_directory, usual_open_files
 from brokerd.storage.flusher import sync_all
 from brokerd.storage.log_dir import LogDir
 from brokerd.storage.log_writer import FLUSHED, clock_ms
@@ -38,7 +39,7 @@ class LogManager:
         self,
         config: BrokerConfig,
         *,
-        open_files: int = DEFAULT_OPEN_FILES,
+        open_files: int | None = None,
         on_offline: Callable[[list[TopicPartition], str], None] = lambda partitions, problem: None,
     ) -> None:
         """`on_offline` is told of partitions that go offline while the broker runs, and why."""
@@ -51,7 +52,7 @@ class LogManager:
         self.suspects_unless_flushed: set[TopicPartition] = set()
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cluster_id: str | None = None
-        self._pool = FilePool(open_files)
+        self._pool = FilePool(open_files or usual_open_files())
         self._defaults = TopicConfig.of(config, {})
         self._deleted: list[tuple[int, Path]] = []  # directories of deleted partitions, and when they may go
         self._remover = Remover()
@@ -181,14 +182,14 @@ class LogManager:
         if tp in self.offline:
             raise KafkaStorageError(self.offline[tp])
         log = self.logs.get(tp)
-        try:
-            if log is None:
-                log = self.logs[tp] = self._create(tp, topic_id, config)
-            elif log.topic_id is None:
+        if log is None:
+            log = self.logs[tp] = self._create(tp, topic_id, config)
+        elif log.topic_id is None:
+            try:
                 checkpoint.write_topic_id(log.directory, topic_id)
-                log.topic_id = topic_id
-        except OSError as problem:
-            raise KafkaStorageError(f"the log of {tp} cannot be created: {problem.strerror or problem}") from problem
+            except OSError as problem:
+                raise self._not_created(tp, log.log_dir, problem) from problem
+            log.topic_id = topic_id
         if log.topic_id != topic_id:
             raise InconsistentTopicId(f"{log.directory} is the log of another topic that was called {tp.topic}")
         log.configure(config)
@@ -201,12 +202,25 @@ class LogManager:
         for log in self.logs.values():
             held[log.log_dir] += 1
         log_dir = min(held, key=lambda one: held[one])
-        log_dir.forget(tp)
         directory = log_dir.path / f"{tp.topic}-{tp.partition}"
-        directory.mkdir()
-        checkpoint.write_topic_id(directory, topic_id)
-        sync_directory(log_dir.path)
-        return self._open(tp, topic_id, log_dir, directory, config)
+        try:
+            log_dir.forget(tp)
+            directory.mkdir()
+            try:
+                checkpoint.write_topic_id(directory, topic_id)
+                sync_directory(log_dir.path)
+                return self._open(tp, topic_id, log_dir, directory, config)
+            except OSError:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
+        except OSError as problem:
+            raise self._not_created(tp, log_dir, problem) from problem
+
+    def _not_created(self, tp: TopicPartition, log_dir: LogDir, problem: OSError) -> KafkaStorageError:
+        error = storage_error(problem, f"the log of {tp} cannot be created in {log_dir.path}")
+        if error.kind == FAILED:
+            self.dir_failed(log_dir, problem)
+        return KafkaStorageError(str(error))
 
     def delete(self, tp: TopicPartition) -> None:
         """Takes a partition's log away; its files go after file.delete.delay.ms. An offline one goes as well."""
@@ -259,11 +273,20 @@ class LogManager:
 
     # ---- upkeep
 
-    def apply_retention(self, now_ms: int, high_watermark_of: Callable[[TopicPartition], int]) -> int:
-        """Removes old segments and files whose time has come; returns how many segments went."""
+    def apply_retention(
+        self,
+        now_ms: int,
+        high_watermark_of: Callable[[TopicPartition], int],
+        partitions: Iterable[TopicPartition] | None = None,
+    ) -> int:
+        """Removes old segments and files whose time has come; returns how many segments went.
+
+        `partitions` restricts it to some: with thousands of them, one call would keep the reactor too long.
+        """
         count = 0
-        for tp, log in list(self.logs.items()):
-            if tp not in self.logs:
+        for tp in list(self.logs if partitions is None else partitions):
+            log = self.logs.get(tp)
+            if log is None:
                 continue  # its directory failed meanwhile
             try:
                 count += log.delete_old(now_ms, high_watermark_of(tp))
@@ -294,13 +317,13 @@ class LogManager:
             for log in logs:
                 with contextlib.suppress(OSError, StorageError):  # only the next start would take longer
                     log.prepare_checkpoint()
-            jobs.append((log_dir, *self._checkpoints(logs)))
+            jobs.append((log_dir, *self._checkpoints(logs), log_dir.version))
 
         def store() -> list[tuple[LogDir, OSError]]:
             failed = []
-            for log_dir, points, starts, marks in jobs:
+            for log_dir, points, starts, marks, version in jobs:
                 try:
-                    log_dir.store_checkpoints(points, starts, marks)
+                    log_dir.store_checkpoints(points, starts, marks, version)
                 except OSError as problem:
                     if storage_error(problem, "").kind != FULL:
                         failed.append((log_dir, problem))
@@ -339,5 +362,5 @@ class LogManager:
         sync_all(log_dir, {log: log.close() for log in logs})
         for log in logs:
             log.closed()
-        log_dir.store_checkpoints(*self._checkpoints(logs))
+        log_dir.store_checkpoints(*self._checkpoints(logs), log_dir.version)
         log_dir.mark_clean()

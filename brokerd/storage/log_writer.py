@@ -325,6 +325,11 @@ class LogWriter:
 
     # ---- flushing
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something written is not flushed."""
+        return self._dirty_since_ms is not None
+
     def is_flush_due(self) -> bool:
         """Whether there is something that should be made durable now, by the topic's settings.
 

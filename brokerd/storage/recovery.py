@@ -25,7 +25,6 @@ from brokerd.storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
-    USUAL_INTERVAL,
     Segment,
     Stored,
 )
@@ -46,6 +45,7 @@ class _Opening:
     directory: Path
     pool: FilePool
     report: Callable[[str], None]
+    index_interval: int
     segments: list[Segment] = attrs.Factory(list)
     new_epochs: list[tuple[int, int]] = attrs.Factory(list)
 
@@ -63,7 +63,24 @@ def open_log(
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
 ) -> PartitionLog:
     """The log in a directory, recovered unless `clean`. Raises LogDamaged, and OSError from the disk."""
-    opening = _Opening(tp, directory, pool, report)
+    opening = _Opening(tp, directory, pool, report, config.index_interval_bytes)
+    try:
+        return _open(opening, topic_id, log_dir, config, clean, producer_expiration_ms)
+    except CorruptMessage as problem:
+        raise LogDamaged(
+            f"{problem}, where everything was durable; the files are left as they are, for a person to look at"
+        ) from problem
+
+
+def _open(
+    opening: _Opening,
+    topic_id: bytes | None,
+    log_dir: LogDir,
+    config: TopicConfig,
+    clean: bool,
+    producer_expiration_ms: int,
+) -> PartitionLog:
+    tp, directory = opening.tp, opening.directory
     recovery_point = log_dir.recovery_points.get(tp, 0)
     unindexed = _list(opening)
     if not opening.segments:
@@ -71,7 +88,7 @@ def open_log(
             raise LogDamaged(f"{directory} has no segment, but {recovery_point} records were durable")
         _begin(opening, log_dir.log_starts.get(tp, 0))
     for segment in unindexed:
-        segment.reindex(USUAL_INTERVAL)
+        segment.reindex(opening.index_interval)
     log_end = _clean_end(opening, recovery_point) if clean else None
     if log_end is None:
         log_end = _recover(opening, recovery_point)
@@ -87,7 +104,7 @@ def open_log(
         log_dir,
         directory,
         config,
-        pool,
+        opening.pool,
         SegmentList(segments),
         history,
         producers,
@@ -177,15 +194,10 @@ def _recover(opening: _Opening, recovery_point: int) -> int:
 
 def _position_of(opening: _Opening, segment: Segment, offset: int) -> int:
     """Where the batch that starts at the recovery point is or would be, index entries kept up to there."""
-    try:
-        if not (segment.offsets.is_sound() and segment.times.is_sound()):
-            segment.reindex(USUAL_INTERVAL)
-        position = segment.boundary(offset)
-        segment.keep_indexes(offset, position)
-    except CorruptMessage as problem:
-        raise LogDamaged(
-            f"{problem}, below offset {offset}, up to which everything was durable; the files are left as they are"
-        ) from problem
+    if not (segment.offsets.is_sound() and segment.times.is_sound()):
+        segment.reindex(opening.index_interval)
+    position = segment.boundary(offset)
+    segment.keep_indexes(offset, position)
     return position
 
 
@@ -194,7 +206,7 @@ def _scan(opening: _Opening, segment: Segment, position: int, end: int) -> tuple
     for at, header in segment.file.scan(position):
         if header.base_offset < end:
             break
-        segment.add([Stored(header.last_offset, header.size, header.max_timestamp)], at, USUAL_INTERVAL)
+        segment.add([Stored(header.last_offset, header.size, header.max_timestamp)], at, opening.index_interval)
         if not opening.new_epochs or opening.new_epochs[-1][0] != header.leader_epoch:
             opening.new_epochs.append((header.leader_epoch, header.base_offset))
         end, position = header.next_offset, at + header.size

@@ -227,9 +227,7 @@ class Segment:
         start = self.offsets.entry(len(self.offsets) - 1)[1] if len(self.offsets) else 0
         self._since_index = position - start
         self._first_timestamp = None
-        for at, header in self.file.headers(start):  # what the time index does not know yet
-            if at >= position:
-                break
+        for _, header in self.file.headers(start, position):  # what the time index does not know yet
             if header.max_timestamp > self._max[0]:
                 self._max = header.max_timestamp, header.last_offset
 

@@ -110,9 +110,9 @@ class SegmentFile:
             yield position, size, base, last
             position += size
 
-    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch, CRCs not looked at; CorruptMessage where the bytes are none."""
-        fd, end = self.open(), self.size
+    def headers(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch up to `end`, CRCs not looked at; CorruptMessage where the bytes are none."""
+        fd, end = self.open(), self.size if end is None else end
         data, start = b"", position
         while position < end:
             at = position - start

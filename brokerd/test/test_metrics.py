@@ -12,7 +12,7 @@ from brokerd import metric_families
 from brokerd.exposition import SLICE, escape, request_name, slices
 from brokerd.metadata import BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from brokerd.metrics import Metrics
-from brokerd.turn_times import TurnTimes, time_turns
+from brokerd.turn_times import WINDOW_SECONDS, TurnTimes, time_turns
 from kafka_wire.apis import Api
 from kafka_wire.ids import TopicPartition
 from zk_schema.session import SessionState
@@ -181,6 +181,16 @@ def test_every_family_has_one_name_and_one_line_of_text() -> None:
         assert (family.kind == "counter") == family.name.endswith("_total")
 
 
+def test_flush_times_are_told_once_a_flush_was_counted() -> None:
+    metrics = Metrics()
+    count = ("kafka_log_logflushstats_logflushrateandtimems_count",)
+    assert count not in _scrape(_broker(), metrics)
+    metrics.flushed(0.004)
+    found = _scrape(_broker(), metrics)
+    assert found[count] == 1
+    assert found["kafka_log_logflushstats_logflushrateandtimems", "0.99"] == pytest.approx(4, rel=0.15)
+
+
 def test_process_metrics_come_along() -> None:
     assert _scrape(_broker(), Metrics())["process_resident_memory_bytes",] > 0
 
@@ -217,8 +227,15 @@ def test_turns_are_timed_around_the_poller_and_all_else_passes_through() -> None
     reactor._poller.poll(0, 3)
     longest = times.longest(0)
     assert 0 < longest < 60
-    assert times.longest(1e12) == longest
-    assert times.longest(2e12) == 0
+    window = times._window
+    assert times.longest(window + WINDOW_SECONDS) == longest
+    assert times.longest(window + 2 * WINDOW_SECONDS) == 0
+
+
+def test_a_long_turn_is_forgotten_even_if_nobody_read_meanwhile() -> None:
+    times = TurnTimes(_Poller())
+    times._longest = 5.0
+    assert times.longest(times._window + 2 * WINDOW_SECONDS) == 0
 
 
 def test_a_reactor_without_a_poller_is_not_timed() -> None:

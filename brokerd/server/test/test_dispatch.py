@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,15 +11,18 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from brokerd.handlers.test.fakes import FakeBroker
+from brokerd.handlers.test.real_logs import RealBroker, batch
 from brokerd.handlers.types import LATER, Request
 from brokerd.server import dispatch
 from brokerd.server.dispatch import MAX_PENDING, KafkaProtocol
 from kafka_wire import errors
 from kafka_wire.apis import Api
+from kafka_wire.ids import TopicPartition
 from kafka_wire.messages import decode_response, encode_request
 from kafka_wire.schema.api_versions import ApiVersionsRequest
 from kafka_wire.schema.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka_wire.schema.metadata import MetadataRequest
+from kafka_wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 class Transport:
@@ -151,3 +155,91 @@ def test_failure_of_a_handler_costs_only_its_connection(wire: Any, monkeypatch: 
         assert not wire.transport.closed
         answer.errback(RuntimeError("a bug"))
     assert wire.transport.closed
+
+
+# ---- Produce requests that repeat
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> SimpleNamespace:
+    broker = RealBroker(tmp_path, durability="flushed")
+    protocol, transport = KafkaProtocol(broker, "client", "PLAINTEXT"), Transport()
+    protocol.makeConnection(transport)
+    return SimpleNamespace(protocol=protocol, transport=transport, broker=broker)
+
+
+def produce(wire: Any, number: int, value: bytes, version: int = 9, acks: int = -1) -> None:
+    """Sends one record to partition 0."""
+    data = [TopicProduceData("logs", [PartitionProduceData(0, batch(value))])]
+    body = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=data)
+    frame = b"".join(encode_request(Api.PRODUCE, version, number, "test", body))
+    wire.protocol.frameReceived(frame, 4, len(frame))
+
+
+def produced(wire: Any, version: int = 9) -> list[tuple[int, int, int]]:
+    """(correlation id, error, base offset) of every answer so far."""
+    found = []
+    for data in wire.transport.sent:
+        number, body = decode_response(Api.PRODUCE, version, data[4:])
+        part = body.responses[0].partition_responses[0]
+        found.append((number, part.error_code, part.base_offset))
+    return found
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_repeated_produce_requests_are_answered_like_the_first(real: Any, version: int) -> None:
+    for number in range(4):
+        produce(real, number, b"x" * number, version)
+    real.broker.turn()
+    assert produced(real, version) == []
+    real.broker.flush()
+    assert produced(real, version) == [(number, 0, number) for number in range(4)]
+    assert len(real.protocol._repeats._by_size) == 1
+
+
+def test_repeated_and_other_requests_keep_their_order(real: Any) -> None:
+    produce(real, 1, b"a")
+    produce(real, 2, b"b")
+    send(real, Api.METADATA, 4, MetadataRequest(topics=()), 3)
+    produce(real, 4, b"c", acks=1)
+    produce(real, 5, b"d", acks=1)
+    real.broker.turn()
+    assert real.transport.sent == []
+    real.broker.flush()
+    assert real.transport.correlation_ids() == [1, 2, 3, 4, 5]
+
+
+def test_repeated_request_that_is_refused_is_told_why(real: Any) -> None:
+    produce(real, 1, b"a")
+    produce(real, 2, b"x" * (2 << 20))
+    real.broker.turn()
+    real.broker.flush()
+    real.broker.partitions[TopicPartition("logs", 0)].resign()
+    produce(real, 3, b"c")
+    assert produced(real) == [
+        (1, 0, 0),
+        (2, errors.MESSAGE_TOO_LARGE, -1),
+        (3, errors.NOT_LEADER_OR_FOLLOWER, -1),
+    ]
+
+
+def test_repeated_request_that_waits_is_failed_by_the_end_of_the_leadership_or_by_time(real: Any) -> None:
+    produce(real, 1, b"a")
+    produce(real, 2, b"b")
+    real.broker.turn()
+    real.broker.clock.pump([0.25] * 6)
+    assert produced(real) == [(1, errors.REQUEST_TIMED_OUT, -1), (2, errors.REQUEST_TIMED_OUT, -1)]
+    produce(real, 3, b"c")
+    real.broker.turn()
+    real.broker.partitions[TopicPartition("logs", 0)].resign()
+    assert produced(real)[2:] == [(3, errors.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_repeated_request_of_a_client_that_is_gone_is_kept_but_not_answered(real: Any) -> None:
+    produce(real, 1, b"a")
+    produce(real, 2, b"b")
+    real.protocol.connectionLost(None)
+    real.broker.turn()
+    real.broker.flush()
+    assert real.transport.sent == []
+    assert real.broker.partitions[TopicPartition("logs", 0)].high_watermark == 2

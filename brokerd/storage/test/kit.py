@@ -40,7 +40,7 @@ def sequenced(first: int, count: int = 1, *, producer_id: int = 7, epoch: int = 
 
 def broker_config(*paths: Path, **overrides: str) -> BrokerConfig:
     """A broker's settings with these data directories."""
-    given = {"broker.id": "1", "log.dirs": ",".join(map(str, paths))}
+    given = {"broker.id": "1", "log.dirs": ",".join(map(str, paths)), "log.index.interval.bytes": "100"}
     return load(given | {name.replace("_", "."): text for name, text in overrides.items()})[0]
 
 

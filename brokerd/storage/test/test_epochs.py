@@ -15,7 +15,16 @@ HISTORY = [(1, 0), (3, 10), (5, 20)]
 
 @pytest.mark.parametrize(
     ("epoch", "answer"),
-    [(5, (5, 30)), (6, UNDEFINED), (-1, UNDEFINED), (0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 20)), (4, (3, 20))],
+    [
+        (5, (5, 30)),
+        (6, UNDEFINED),
+        (-1, UNDEFINED),
+        (0, (0, 0)),
+        (1, (1, 10)),
+        (2, (1, 10)),
+        (3, (3, 20)),
+        (4, (3, 20)),
+    ],
 )
 def test_R23_end_of_an_epoch(epoch: int, answer: tuple[int, int]) -> None:
     """The largest known epoch up to the one asked for, and where the next one starts."""
