@@ -1,4 +1,4 @@
-"""Compiles readers and writers of messages from kio's classes: one flat Python function per message and version.
+"""Compiles readers and writers of messages from their layouts: one flat Python function per message and version.
 
 A reader turns bytes into the shapes of `kafka_wire.schema`, which are the same for every version: fields that a version
 does not have get their default. Runs of fixed-size fields are one struct call, varints are inlined. Every count and
@@ -15,12 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from kafka_wire.apis import Api
 from kafka_wire.errors import Malformed
-from kafka_wire.layout import FIXED, SIZED, Direction, Field, default_of, entity_of, fields_of
+from kafka_wire.layout import FIXED, SIZED, Direction, Field, Struct, struct_of
 
 Reader = Callable[[Any, int, int], tuple[Any, int]]
 """(buffer, position, end) -> (message, position after it)"""
@@ -115,10 +114,10 @@ def _is_fixed(field: Field) -> bool:
     return field.kind in FIXED and not field.is_array
 
 
-def _runs(entity: type[Any]) -> list[list[Field]]:
+def _runs(entity: Struct) -> list[list[Field]]:
     """The untagged fields, neighbours of fixed size together."""
     runs: list[list[Field]] = []
-    for field in fields_of(entity):
+    for field in entity.fields:
         if field.tag is not None:
             continue
         if runs and _is_fixed(field) and _is_fixed(runs[-1][0]):
@@ -128,34 +127,20 @@ def _runs(entity: type[Any]) -> list[list[Field]]:
     return runs
 
 
-def _tagged(entity: type[Any]) -> list[Field]:
-    return sorted((field for field in fields_of(entity) if field.tag is not None), key=lambda field: field.tag or 0)
+def _tagged(entity: Struct) -> list[Field]:
+    return sorted((field for field in entity.fields if field.tag is not None), key=lambda field: field.tag or 0)
 
 
 def _code(fields: list[Field]) -> str:
     return "".join(FIXED[field.kind] for field in fields)
 
 
-class _Shapes:
-    """The shape that belongs to a class of kio's, for one message."""
-
-    def __init__(self, api: Api, direction: Direction) -> None:
-        self._module = import_module(f"kafka_wire.schema.{api.schema}")
-        self._prefix = direction.capitalize()
-
-    def __getitem__(self, entity: type[Any]) -> Any:
-        name = entity.__name__
-        found = getattr(self._module, self._prefix + name, None)
-        return getattr(self._module, name) if found is None else found
-
-
 # ---- reading
 
 
 class _ReaderMaker:
-    def __init__(self, shapes: _Shapes, *, flexible: bool) -> None:
+    def __init__(self, *, flexible: bool) -> None:
         self.source = _Source()
-        self.shapes = shapes
         self.flexible = flexible
 
     def size(self, depth: int, variable: str, code: str) -> None:
@@ -169,7 +154,7 @@ class _ReaderMaker:
             add(depth, f"{variable}, = {self.source.unpack(code)}(b, p); p += {struct.calcsize('>' + code)}")
             add(depth, f"if {variable} < -1: raise Malformed('a negative length')")
 
-    def entity(self, depth: int, entity: type[Any]) -> str:
+    def entity(self, depth: int, entity: Struct) -> str:
         """Reads a structure; the text of its value."""
         source = self.source
         values: dict[str, str] = {}
@@ -184,7 +169,7 @@ class _ReaderMaker:
                 values[run[0].name] = self.field(depth, run[0])
         if self.flexible:
             self.tags(depth, entity, values)
-        shape = self.shapes[entity]
+        shape = entity.shape
         defaults = shape._field_defaults
         order = [values.get(name) or source.literal(defaults[name]) for name in shape._fields]
         comma = "," if len(order) == 1 else ""
@@ -254,10 +239,10 @@ class _ReaderMaker:
         source.add(depth + 2, "if p > end: raise Malformed('an array beyond the end')")
         return found
 
-    def tags(self, depth: int, entity: type[Any], values: dict[str, str]) -> None:
+    def tags(self, depth: int, entity: Struct, values: dict[str, str]) -> None:
         source = self.source
         known = _tagged(entity)
-        defaults = self.shapes[entity]._field_defaults
+        defaults = entity.shape._field_defaults
         for field in known:
             values[field.name] = source.fresh()
             source.add(depth, f"{values[field.name]} = {source.literal(defaults[field.name])}")
@@ -286,8 +271,8 @@ class _ReaderMaker:
 @cache
 def reader(api: Api, version: int, direction: Direction) -> Reader:
     """The reader of one message; LookupError if there is no such version."""
-    entity = entity_of(api.schema, version, direction)
-    maker = _ReaderMaker(_Shapes(api, direction), flexible=entity.__flexible__)
+    entity, flexible = struct_of(api.schema, version, direction)
+    maker = _ReaderMaker(flexible=flexible)
     found = maker.entity(1, entity)
     maker.source.add(1, "if p > end: raise Malformed('the message is cut')")
     maker.source.add(1, f"return {found}, p")
@@ -299,9 +284,8 @@ def reader(api: Api, version: int, direction: Direction) -> Reader:
 
 
 class _WriterMaker:
-    def __init__(self, shapes: _Shapes, *, flexible: bool) -> None:
+    def __init__(self, *, flexible: bool) -> None:
         self.source = _Source()
-        self.shapes = shapes
         self.flexible = flexible
 
     def count(self, depth: int, text: str, code: str) -> None:
@@ -311,10 +295,10 @@ class _WriterMaker:
         else:
             self.source.add(depth, f"a({self.source.pack(code)}({text}))")
 
-    def entity(self, depth: int, entity: type[Any], value: str) -> None:
+    def entity(self, depth: int, entity: Struct, value: str) -> None:
         """Writes the structure that the text `value` names."""
         source = self.source
-        shape = self.shapes[entity]
+        shape = entity.shape
         names = {name: source.fresh() for name in shape._fields}
         if names:
             source.add(depth, f"{', '.join(names.values())}, = {value}")
@@ -374,7 +358,7 @@ class _WriterMaker:
         else:
             self.entity(depth + 2, field.struct, item)
 
-    def tags(self, depth: int, entity: type[Any], names: dict[str, str]) -> None:
+    def tags(self, depth: int, entity: Struct, names: dict[str, str]) -> None:
         known = _tagged(entity)
         source = self.source
         if not known:
@@ -395,10 +379,10 @@ class _WriterMaker:
         source.add(depth, f"a(uvarint(len({tags})))")
         source.add(depth, f"if {tags}: a(b''.join({tags}))")
 
-    def _differs(self, entity: type[Any], field: Field, value: str) -> str:
+    def _differs(self, entity: Struct, field: Field, value: str) -> str:
         if field.is_array:
             return value
-        default = self.shapes[entity]._field_defaults[field.name] if field.struct else default_of(field)
+        default = entity.shape._field_defaults[field.name]
         if default is None:
             return f"{value} is not None"
         return f"{value} != {self.source.literal(default)}"
@@ -407,8 +391,8 @@ class _WriterMaker:
 @cache
 def writer(api: Api, version: int, direction: Direction) -> Writer:
     """The writer of one message; LookupError if there is no such version."""
-    entity = entity_of(api.schema, version, direction)
-    maker = _WriterMaker(_Shapes(api, direction), flexible=entity.__flexible__)
+    entity, flexible = struct_of(api.schema, version, direction)
+    maker = _WriterMaker(flexible=flexible)
     maker.source.add(1, "out = []; a = out.append")
     maker.entity(1, entity, "m")
     maker.source.add(1, "return out")

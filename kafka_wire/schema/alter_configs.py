@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class AlterableConfig(NamedTuple):
@@ -32,3 +32,38 @@ class AlterConfigsResourceResponse(NamedTuple):
 class AlterConfigsResponse(NamedTuple):
     throttle_time_ms: int = 0
     responses: Sequence[AlterConfigsResourceResponse] = ()
+
+
+STRUCTS: Any = (
+    (AlterableConfig, (
+        ("name", "string"),
+        ("value", "string", "n"),
+    )),
+    (AlterConfigsResource, (
+        ("resource_type", "int8"),
+        ("resource_name", "string"),
+        ("configs", "0", "a"),
+    )),
+    (AlterConfigsRequest, (
+        ("resources", "1", "a"),
+        ("validate_only", "bool"),
+    )),
+    (AlterConfigsResourceResponse, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("resource_type", "int8"),
+        ("resource_name", "string"),
+    )),
+    (AlterConfigsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("responses", "3", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, True),
+    ("response", 0): (4, False),
+    ("response", 1): (4, False),
+    ("response", 2): (4, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ReassignablePartition(NamedTuple):
@@ -39,3 +39,52 @@ class AlterPartitionReassignmentsResponse(NamedTuple):
     error_code: int = 0
     error_message: str | None = None
     responses: Sequence[ReassignableTopicResponse] = ()
+
+
+STRUCTS: Any = (
+    (ReassignablePartition, (
+        ("partition_index", "int32"),
+        ("replicas", "int32", "an"),
+    )),
+    (ReassignableTopic, (
+        ("name", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (AlterPartitionReassignmentsRequest, (
+        ("timeout_ms", "timedelta_i32"),
+        ("topics", "1", "a"),
+    )),
+    (AlterPartitionReassignmentsRequest, (
+        ("timeout_ms", "timedelta_i32"),
+        ("allow_replication_factor_change", "bool"),
+        ("topics", "1", "a"),
+    )),
+    (ReassignablePartitionResponse, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (ReassignableTopicResponse, (
+        ("name", "string"),
+        ("partitions", "4", "a"),
+    )),
+    (AlterPartitionReassignmentsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("responses", "5", "a"),
+    )),
+    (AlterPartitionReassignmentsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("allow_replication_factor_change", "bool"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("responses", "5", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, True),
+    ("request", 1): (3, True),
+    ("response", 0): (6, True),
+    ("response", 1): (7, True),
+}

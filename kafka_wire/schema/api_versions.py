@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ApiVersionsRequest(NamedTuple):
@@ -37,3 +37,58 @@ class ApiVersionsResponse(NamedTuple):
     finalized_features_epoch: int = -1
     finalized_features: Sequence[FinalizedFeatureKey] = ()
     zk_migration_ready: bool = False
+
+
+STRUCTS: Any = (
+    (ApiVersionsRequest, (
+    )),
+    (ApiVersionsRequest, (
+        ("client_software_name", "string"),
+        ("client_software_version", "string"),
+    )),
+    (ApiVersion, (
+        ("api_key", "int16"),
+        ("min_version", "int16"),
+        ("max_version", "int16"),
+    )),
+    (ApiVersionsResponse, (
+        ("error_code", "error_code"),
+        ("api_keys", "2", "a"),
+    )),
+    (ApiVersionsResponse, (
+        ("error_code", "error_code"),
+        ("api_keys", "2", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+    )),
+    (SupportedFeatureKey, (
+        ("name", "string"),
+        ("min_version", "int16"),
+        ("max_version", "int16"),
+    )),
+    (FinalizedFeatureKey, (
+        ("name", "string"),
+        ("max_version_level", "int16"),
+        ("min_version_level", "int16"),
+    )),
+    (ApiVersionsResponse, (
+        ("error_code", "error_code"),
+        ("api_keys", "2", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+        ("supported_features", "5", "a", 0),
+        ("finalized_features_epoch", "int64", "", 1),
+        ("finalized_features", "6", "a", 2),
+        ("zk_migration_ready", "bool", "", 3),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (1, True),
+    ("request", 4): (1, True),
+    ("response", 0): (3, False),
+    ("response", 1): (4, False),
+    ("response", 2): (4, False),
+    ("response", 3): (7, True),
+    ("response", 4): (7, True),
+}

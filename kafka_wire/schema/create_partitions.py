@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class CreatePartitionsAssignment(NamedTuple):
@@ -31,3 +31,39 @@ class CreatePartitionsTopicResult(NamedTuple):
 class CreatePartitionsResponse(NamedTuple):
     throttle_time_ms: int = 0
     results: Sequence[CreatePartitionsTopicResult] = ()
+
+
+STRUCTS: Any = (
+    (CreatePartitionsAssignment, (
+        ("broker_ids", "int32", "a"),
+    )),
+    (CreatePartitionsTopic, (
+        ("name", "string"),
+        ("count", "int32"),
+        ("assignments", "0", "an"),
+    )),
+    (CreatePartitionsRequest, (
+        ("topics", "1", "a"),
+        ("timeout_ms", "timedelta_i32"),
+        ("validate_only", "bool"),
+    )),
+    (CreatePartitionsTopicResult, (
+        ("name", "string"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (CreatePartitionsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("results", "3", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, True),
+    ("request", 3): (2, True),
+    ("response", 0): (4, False),
+    ("response", 1): (4, False),
+    ("response", 2): (4, True),
+    ("response", 3): (4, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_wire.layout import ZERO_UUID
 
@@ -54,3 +54,84 @@ class CreatableTopicResult(NamedTuple):
 class CreateTopicsResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[CreatableTopicResult] = ()
+
+
+STRUCTS: Any = (
+    (CreatableReplicaAssignment, (
+        ("partition_index", "int32"),
+        ("broker_ids", "int32", "a"),
+    )),
+    (CreatableTopicConfig, (
+        ("name", "string"),
+        ("value", "string", "n"),
+    )),
+    (CreatableTopic, (
+        ("name", "string"),
+        ("num_partitions", "int32"),
+        ("replication_factor", "int16"),
+        ("assignments", "0", "a"),
+        ("configs", "1", "a"),
+    )),
+    (CreateTopicsRequest, (
+        ("topics", "2", "a"),
+        ("timeout_ms", "timedelta_i32"),
+        ("validate_only", "bool"),
+    )),
+    (CreatableTopicResult, (
+        ("name", "string"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (CreateTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "4", "a"),
+    )),
+    (CreatableTopicConfigs, (
+        ("name", "string"),
+        ("value", "string", "n"),
+        ("read_only", "bool"),
+        ("config_source", "int8"),
+        ("is_sensitive", "bool"),
+    )),
+    (CreatableTopicResult, (
+        ("name", "string"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("topic_config_error_code", "int16", "", 0),
+        ("num_partitions", "int32"),
+        ("replication_factor", "int16"),
+        ("configs", "6", "an"),
+    )),
+    (CreateTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "7", "a"),
+    )),
+    (CreatableTopicResult, (
+        ("name", "string"),
+        ("topic_id", "uuid", "n"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("topic_config_error_code", "int16", "", 0),
+        ("num_partitions", "int32"),
+        ("replication_factor", "int16"),
+        ("configs", "6", "an"),
+    )),
+    (CreateTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "9", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 2): (3, False),
+    ("request", 3): (3, False),
+    ("request", 4): (3, False),
+    ("request", 5): (3, True),
+    ("request", 6): (3, True),
+    ("request", 7): (3, True),
+    ("response", 2): (5, False),
+    ("response", 3): (5, False),
+    ("response", 4): (5, False),
+    ("response", 5): (8, True),
+    ("response", 6): (8, True),
+    ("response", 7): (10, True),
+}

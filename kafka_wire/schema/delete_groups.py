@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DeleteGroupsRequest(NamedTuple):
@@ -18,3 +18,26 @@ class DeletableGroupResult(NamedTuple):
 class DeleteGroupsResponse(NamedTuple):
     throttle_time_ms: int = 0
     results: Sequence[DeletableGroupResult] = ()
+
+
+STRUCTS: Any = (
+    (DeleteGroupsRequest, (
+        ("groups_names", "string", "a"),
+    )),
+    (DeletableGroupResult, (
+        ("group_id", "string"),
+        ("error_code", "error_code"),
+    )),
+    (DeleteGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("results", "1", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, True),
+    ("response", 0): (2, False),
+    ("response", 1): (2, False),
+    ("response", 2): (2, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DeleteRecordsPartition(NamedTuple):
@@ -35,3 +35,40 @@ class DeleteRecordsTopicResult(NamedTuple):
 class DeleteRecordsResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[DeleteRecordsTopicResult] = ()
+
+
+STRUCTS: Any = (
+    (DeleteRecordsPartition, (
+        ("partition_index", "int32"),
+        ("offset", "int64"),
+    )),
+    (DeleteRecordsTopic, (
+        ("name", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (DeleteRecordsRequest, (
+        ("topics", "1", "a"),
+        ("timeout_ms", "timedelta_i32"),
+    )),
+    (DeleteRecordsPartitionResult, (
+        ("partition_index", "int32"),
+        ("low_watermark", "int64"),
+        ("error_code", "error_code"),
+    )),
+    (DeleteRecordsTopicResult, (
+        ("name", "string"),
+        ("partitions", "3", "a"),
+    )),
+    (DeleteRecordsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "4", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, True),
+    ("response", 0): (5, False),
+    ("response", 1): (5, False),
+    ("response", 2): (5, True),
+}

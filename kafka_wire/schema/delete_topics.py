@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_wire.layout import ZERO_UUID
 
@@ -29,3 +29,60 @@ class DeletableTopicResult(NamedTuple):
 class DeleteTopicsResponse(NamedTuple):
     throttle_time_ms: int = 0
     responses: Sequence[DeletableTopicResult] = ()
+
+
+STRUCTS: Any = (
+    (DeleteTopicsRequest, (
+        ("topic_names", "string", "a"),
+        ("timeout_ms", "timedelta_i32"),
+    )),
+    (DeleteTopicState, (
+        ("name", "string", "n"),
+        ("topic_id", "uuid", "n"),
+    )),
+    (DeleteTopicsRequest, (
+        ("topics", "1", "a"),
+        ("timeout_ms", "timedelta_i32"),
+    )),
+    (DeletableTopicResult, (
+        ("name", "string"),
+        ("error_code", "error_code"),
+    )),
+    (DeleteTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("responses", "3", "a"),
+    )),
+    (DeletableTopicResult, (
+        ("name", "string"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (DeleteTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("responses", "5", "a"),
+    )),
+    (DeletableTopicResult, (
+        ("name", "string", "n"),
+        ("topic_id", "uuid", "n"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (DeleteTopicsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("responses", "7", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (0, False),
+    ("request", 4): (0, True),
+    ("request", 5): (0, True),
+    ("request", 6): (2, True),
+    ("response", 1): (4, False),
+    ("response", 2): (4, False),
+    ("response", 3): (4, False),
+    ("response", 4): (4, True),
+    ("response", 5): (6, True),
+    ("response", 6): (8, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DescribeClusterRequest(NamedTuple):
@@ -27,3 +27,45 @@ class DescribeClusterResponse(NamedTuple):
     controller_id: int = -1
     brokers: Sequence[DescribeClusterBroker] = ()
     cluster_authorized_operations: int = -2147483648
+
+
+STRUCTS: Any = (
+    (DescribeClusterRequest, (
+        ("include_cluster_authorized_operations", "bool"),
+    )),
+    (DescribeClusterRequest, (
+        ("include_cluster_authorized_operations", "bool"),
+        ("endpoint_type", "int8"),
+    )),
+    (DescribeClusterBroker, (
+        ("broker_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+        ("rack", "string", "n"),
+    )),
+    (DescribeClusterResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("cluster_id", "string"),
+        ("controller_id", "int32"),
+        ("brokers", "2", "a"),
+        ("cluster_authorized_operations", "int32"),
+    )),
+    (DescribeClusterResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("endpoint_type", "int8"),
+        ("cluster_id", "string"),
+        ("controller_id", "int32"),
+        ("brokers", "2", "a"),
+        ("cluster_authorized_operations", "int32"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, True),
+    ("request", 1): (1, True),
+    ("response", 0): (3, True),
+    ("response", 1): (4, True),
+}

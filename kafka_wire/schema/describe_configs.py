@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DescribeConfigsResource(NamedTuple):
@@ -46,3 +46,76 @@ class DescribeConfigsResult(NamedTuple):
 class DescribeConfigsResponse(NamedTuple):
     throttle_time_ms: int = 0
     results: Sequence[DescribeConfigsResult] = ()
+
+
+STRUCTS: Any = (
+    (DescribeConfigsResource, (
+        ("resource_type", "int8"),
+        ("resource_name", "string"),
+        ("configuration_keys", "string", "an"),
+    )),
+    (DescribeConfigsRequest, (
+        ("resources", "0", "a"),
+        ("include_synonyms", "bool"),
+    )),
+    (DescribeConfigsRequest, (
+        ("resources", "0", "a"),
+        ("include_synonyms", "bool"),
+        ("include_documentation", "bool"),
+    )),
+    (DescribeConfigsSynonym, (
+        ("name", "string"),
+        ("value", "string", "n"),
+        ("source", "int8"),
+    )),
+    (DescribeConfigsResourceResult, (
+        ("name", "string"),
+        ("value", "string", "n"),
+        ("read_only", "bool"),
+        ("config_source", "int8"),
+        ("is_sensitive", "bool"),
+        ("synonyms", "3", "a"),
+    )),
+    (DescribeConfigsResult, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("resource_type", "int8"),
+        ("resource_name", "string"),
+        ("configs", "4", "a"),
+    )),
+    (DescribeConfigsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("results", "5", "a"),
+    )),
+    (DescribeConfigsResourceResult, (
+        ("name", "string"),
+        ("value", "string", "n"),
+        ("read_only", "bool"),
+        ("config_source", "int8"),
+        ("is_sensitive", "bool"),
+        ("synonyms", "3", "a"),
+        ("config_type", "int8"),
+        ("documentation", "string", "n"),
+    )),
+    (DescribeConfigsResult, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("resource_type", "int8"),
+        ("resource_name", "string"),
+        ("configs", "7", "a"),
+    )),
+    (DescribeConfigsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("results", "8", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 1): (1, False),
+    ("request", 2): (1, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, True),
+    ("response", 1): (6, False),
+    ("response", 2): (6, False),
+    ("response", 3): (9, False),
+    ("response", 4): (9, True),
+}

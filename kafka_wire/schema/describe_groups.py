@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DescribeGroupsRequest(NamedTuple):
@@ -34,3 +34,100 @@ class DescribedGroup(NamedTuple):
 class DescribeGroupsResponse(NamedTuple):
     throttle_time_ms: int = 0
     groups: Sequence[DescribedGroup] = ()
+
+
+STRUCTS: Any = (
+    (DescribeGroupsRequest, (
+        ("groups", "string", "a"),
+    )),
+    (DescribeGroupsRequest, (
+        ("groups", "string", "a"),
+        ("include_authorized_operations", "bool"),
+    )),
+    (DescribedGroupMember, (
+        ("member_id", "string"),
+        ("client_id", "string"),
+        ("client_host", "string"),
+        ("member_metadata", "bytes"),
+        ("member_assignment", "bytes"),
+    )),
+    (DescribedGroup, (
+        ("error_code", "error_code"),
+        ("group_id", "string"),
+        ("group_state", "string"),
+        ("protocol_type", "string"),
+        ("protocol_data", "string"),
+        ("members", "2", "a"),
+    )),
+    (DescribeGroupsResponse, (
+        ("groups", "3", "a"),
+    )),
+    (DescribeGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("groups", "3", "a"),
+    )),
+    (DescribedGroup, (
+        ("error_code", "error_code"),
+        ("group_id", "string"),
+        ("group_state", "string"),
+        ("protocol_type", "string"),
+        ("protocol_data", "string"),
+        ("members", "2", "a"),
+        ("authorized_operations", "int32"),
+    )),
+    (DescribeGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("groups", "6", "a"),
+    )),
+    (DescribedGroupMember, (
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("client_id", "string"),
+        ("client_host", "string"),
+        ("member_metadata", "bytes"),
+        ("member_assignment", "bytes"),
+    )),
+    (DescribedGroup, (
+        ("error_code", "error_code"),
+        ("group_id", "string"),
+        ("group_state", "string"),
+        ("protocol_type", "string"),
+        ("protocol_data", "string"),
+        ("members", "8", "a"),
+        ("authorized_operations", "int32"),
+    )),
+    (DescribeGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("groups", "9", "a"),
+    )),
+    (DescribedGroup, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("group_id", "string"),
+        ("group_state", "string"),
+        ("protocol_type", "string"),
+        ("protocol_data", "string"),
+        ("members", "8", "a"),
+        ("authorized_operations", "int32"),
+    )),
+    (DescribeGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("groups", "11", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (1, False),
+    ("request", 4): (1, False),
+    ("request", 5): (1, True),
+    ("request", 6): (1, True),
+    ("response", 0): (4, False),
+    ("response", 1): (5, False),
+    ("response", 2): (5, False),
+    ("response", 3): (7, False),
+    ("response", 4): (10, False),
+    ("response", 5): (10, True),
+    ("response", 6): (12, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class DescribableLogDirTopic(NamedTuple):
@@ -39,3 +39,60 @@ class DescribeLogDirsResponse(NamedTuple):
     throttle_time_ms: int = 0
     error_code: int = 0
     results: Sequence[DescribeLogDirsResult] = ()
+
+
+STRUCTS: Any = (
+    (DescribableLogDirTopic, (
+        ("topic", "string"),
+        ("partitions", "int32", "a"),
+    )),
+    (DescribeLogDirsRequest, (
+        ("topics", "0", "an"),
+    )),
+    (DescribeLogDirsPartition, (
+        ("partition_index", "int32"),
+        ("partition_size", "int64"),
+        ("offset_lag", "int64"),
+        ("is_future_key", "bool"),
+    )),
+    (DescribeLogDirsTopic, (
+        ("name", "string"),
+        ("partitions", "2", "a"),
+    )),
+    (DescribeLogDirsResult, (
+        ("error_code", "error_code"),
+        ("log_dir", "string"),
+        ("topics", "3", "a"),
+    )),
+    (DescribeLogDirsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("results", "4", "a"),
+    )),
+    (DescribeLogDirsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("results", "4", "a"),
+    )),
+    (DescribeLogDirsResult, (
+        ("error_code", "error_code"),
+        ("log_dir", "string"),
+        ("topics", "3", "a"),
+        ("total_bytes", "int64"),
+        ("usable_bytes", "int64"),
+    )),
+    (DescribeLogDirsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("results", "7", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 1): (1, False),
+    ("request", 2): (1, True),
+    ("request", 3): (1, True),
+    ("request", 4): (1, True),
+    ("response", 1): (5, False),
+    ("response", 2): (5, True),
+    ("response", 3): (6, True),
+    ("response", 4): (8, True),
+}

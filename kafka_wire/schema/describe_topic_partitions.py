@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_wire.layout import ZERO_UUID
 
@@ -53,3 +53,51 @@ class DescribeTopicPartitionsResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[DescribeTopicPartitionsResponseTopic] = ()
     next_cursor: ResponseCursor | None = None
+
+
+STRUCTS: Any = (
+    (TopicRequest, (
+        ("name", "string"),
+    )),
+    (RequestCursor, (
+        ("topic_name", "string"),
+        ("partition_index", "int32"),
+    )),
+    (DescribeTopicPartitionsRequest, (
+        ("topics", "0", "a"),
+        ("response_partition_limit", "int32"),
+        ("cursor", "1", "n"),
+    )),
+    (DescribeTopicPartitionsResponsePartition, (
+        ("error_code", "error_code"),
+        ("partition_index", "int32"),
+        ("leader_id", "int32"),
+        ("leader_epoch", "int32"),
+        ("replica_nodes", "int32", "a"),
+        ("isr_nodes", "int32", "a"),
+        ("eligible_leader_replicas", "int32", "an"),
+        ("last_known_elr", "int32", "an"),
+        ("offline_replicas", "int32", "a"),
+    )),
+    (DescribeTopicPartitionsResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string", "n"),
+        ("topic_id", "uuid", "n"),
+        ("is_internal", "bool"),
+        ("partitions", "3", "a"),
+        ("topic_authorized_operations", "int32"),
+    )),
+    (ResponseCursor, (
+        ("topic_name", "string"),
+        ("partition_index", "int32"),
+    )),
+    (DescribeTopicPartitionsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "4", "a"),
+        ("next_cursor", "5", "n"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, True),
+    ("response", 0): (6, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class TopicPartitions(NamedTuple):
@@ -32,3 +32,46 @@ class ElectLeadersResponse(NamedTuple):
     throttle_time_ms: int = 0
     error_code: int = 0
     replica_election_results: Sequence[ReplicaElectionResult] = ()
+
+
+STRUCTS: Any = (
+    (TopicPartitions, (
+        ("topic", "string"),
+        ("partitions", "int32", "a"),
+    )),
+    (ElectLeadersRequest, (
+        ("topic_partitions", "0", "an"),
+        ("timeout_ms", "timedelta_i32"),
+    )),
+    (ElectLeadersRequest, (
+        ("election_type", "int8"),
+        ("topic_partitions", "0", "an"),
+        ("timeout_ms", "timedelta_i32"),
+    )),
+    (PartitionResult, (
+        ("partition_id", "int32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (ReplicaElectionResult, (
+        ("topic", "string"),
+        ("partition_result", "3", "a"),
+    )),
+    (ElectLeadersResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("replica_election_results", "4", "a"),
+    )),
+    (ElectLeadersResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("replica_election_results", "4", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (1, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, True),
+    ("response", 0): (5, False),
+    ("response", 1): (6, False),
+    ("response", 2): (6, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class FindCoordinatorRequest(NamedTuple):
@@ -29,3 +29,60 @@ class FindCoordinatorResponse(NamedTuple):
     node_id: int = 0
     host: str = ""
     port: int = 0
+
+
+STRUCTS: Any = (
+    (FindCoordinatorRequest, (
+        ("key", "string"),
+    )),
+    (FindCoordinatorRequest, (
+        ("key", "string"),
+        ("key_type", "int8"),
+    )),
+    (FindCoordinatorRequest, (
+        ("key_type", "int8"),
+        ("coordinator_keys", "string", "a"),
+    )),
+    (FindCoordinatorResponse, (
+        ("error_code", "error_code"),
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+    )),
+    (FindCoordinatorResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+    )),
+    (Coordinator, (
+        ("key", "string"),
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+    )),
+    (FindCoordinatorResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("coordinators", "5", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (1, False),
+    ("request", 2): (1, False),
+    ("request", 3): (1, True),
+    ("request", 4): (2, True),
+    ("request", 5): (2, True),
+    ("request", 6): (2, True),
+    ("response", 0): (3, False),
+    ("response", 1): (4, False),
+    ("response", 2): (4, False),
+    ("response", 3): (4, True),
+    ("response", 4): (6, True),
+    ("response", 5): (6, True),
+    ("response", 6): (6, True),
+}

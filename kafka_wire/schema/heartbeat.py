@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class HeartbeatRequest(NamedTuple):
@@ -15,3 +15,37 @@ class HeartbeatRequest(NamedTuple):
 class HeartbeatResponse(NamedTuple):
     throttle_time_ms: int = 0
     error_code: int = 0
+
+
+STRUCTS: Any = (
+    (HeartbeatRequest, (
+        ("group_id", "string"),
+        ("generation_id", "int32"),
+        ("member_id", "string"),
+    )),
+    (HeartbeatRequest, (
+        ("group_id", "string"),
+        ("generation_id", "int32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+    )),
+    (HeartbeatResponse, (
+        ("error_code", "error_code"),
+    )),
+    (HeartbeatResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (1, False),
+    ("request", 4): (1, True),
+    ("response", 0): (2, False),
+    ("response", 1): (3, False),
+    ("response", 2): (3, False),
+    ("response", 3): (3, False),
+    ("response", 4): (3, True),
+}

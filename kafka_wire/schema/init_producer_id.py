@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class InitProducerIdRequest(NamedTuple):
@@ -17,3 +17,35 @@ class InitProducerIdResponse(NamedTuple):
     error_code: int = 0
     producer_id: int = -1
     producer_epoch: int = 0
+
+
+STRUCTS: Any = (
+    (InitProducerIdRequest, (
+        ("transactional_id", "string", "n"),
+        ("transaction_timeout_ms", "timedelta_i32"),
+    )),
+    (InitProducerIdRequest, (
+        ("transactional_id", "string", "n"),
+        ("transaction_timeout_ms", "timedelta_i32"),
+        ("producer_id", "int64"),
+        ("producer_epoch", "int16"),
+    )),
+    (InitProducerIdResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("producer_id", "int64"),
+        ("producer_epoch", "int16"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, True),
+    ("request", 3): (1, True),
+    ("request", 4): (1, True),
+    ("response", 0): (2, False),
+    ("response", 1): (2, False),
+    ("response", 2): (2, True),
+    ("response", 3): (2, True),
+    ("response", 4): (2, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class JoinGroupRequestProtocol(NamedTuple):
@@ -38,3 +38,123 @@ class JoinGroupResponse(NamedTuple):
     skip_assignment: bool = False
     member_id: str = ""
     members: Sequence[JoinGroupResponseMember] = ()
+
+
+STRUCTS: Any = (
+    (JoinGroupRequestProtocol, (
+        ("name", "string"),
+        ("metadata", "bytes"),
+    )),
+    (JoinGroupRequest, (
+        ("group_id", "string"),
+        ("session_timeout_ms", "timedelta_i32"),
+        ("member_id", "string"),
+        ("protocol_type", "string"),
+        ("protocols", "0", "a"),
+    )),
+    (JoinGroupRequest, (
+        ("group_id", "string"),
+        ("session_timeout_ms", "timedelta_i32"),
+        ("rebalance_timeout_ms", "timedelta_i32"),
+        ("member_id", "string"),
+        ("protocol_type", "string"),
+        ("protocols", "0", "a"),
+    )),
+    (JoinGroupRequest, (
+        ("group_id", "string"),
+        ("session_timeout_ms", "timedelta_i32"),
+        ("rebalance_timeout_ms", "timedelta_i32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("protocol_type", "string"),
+        ("protocols", "0", "a"),
+    )),
+    (JoinGroupRequest, (
+        ("group_id", "string"),
+        ("session_timeout_ms", "timedelta_i32"),
+        ("rebalance_timeout_ms", "timedelta_i32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("protocol_type", "string"),
+        ("protocols", "0", "a"),
+        ("reason", "string", "n"),
+    )),
+    (JoinGroupResponseMember, (
+        ("member_id", "string"),
+        ("metadata", "bytes"),
+    )),
+    (JoinGroupResponse, (
+        ("error_code", "error_code"),
+        ("generation_id", "int32"),
+        ("protocol_name", "string"),
+        ("leader", "string"),
+        ("member_id", "string"),
+        ("members", "5", "a"),
+    )),
+    (JoinGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("generation_id", "int32"),
+        ("protocol_name", "string"),
+        ("leader", "string"),
+        ("member_id", "string"),
+        ("members", "5", "a"),
+    )),
+    (JoinGroupResponseMember, (
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("metadata", "bytes"),
+    )),
+    (JoinGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("generation_id", "int32"),
+        ("protocol_name", "string"),
+        ("leader", "string"),
+        ("member_id", "string"),
+        ("members", "8", "a"),
+    )),
+    (JoinGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("generation_id", "int32"),
+        ("protocol_type", "string", "n"),
+        ("protocol_name", "string", "n"),
+        ("leader", "string"),
+        ("member_id", "string"),
+        ("members", "8", "a"),
+    )),
+    (JoinGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("generation_id", "int32"),
+        ("protocol_type", "string", "n"),
+        ("protocol_name", "string", "n"),
+        ("leader", "string"),
+        ("skip_assignment", "bool"),
+        ("member_id", "string"),
+        ("members", "8", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (1, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, False),
+    ("request", 5): (3, False),
+    ("request", 6): (3, True),
+    ("request", 7): (3, True),
+    ("request", 8): (4, True),
+    ("request", 9): (4, True),
+    ("response", 0): (6, False),
+    ("response", 1): (6, False),
+    ("response", 2): (7, False),
+    ("response", 3): (7, False),
+    ("response", 4): (7, False),
+    ("response", 5): (9, False),
+    ("response", 6): (9, True),
+    ("response", 7): (10, True),
+    ("response", 8): (10, True),
+    ("response", 9): (11, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class MemberIdentity(NamedTuple):
@@ -28,3 +28,59 @@ class LeaveGroupResponse(NamedTuple):
     throttle_time_ms: int = 0
     error_code: int = 0
     members: Sequence[MemberResponse] = ()
+
+
+STRUCTS: Any = (
+    (LeaveGroupRequest, (
+        ("group_id", "string"),
+        ("member_id", "string"),
+    )),
+    (MemberIdentity, (
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+    )),
+    (LeaveGroupRequest, (
+        ("group_id", "string"),
+        ("members", "1", "a"),
+    )),
+    (MemberIdentity, (
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("reason", "string", "n"),
+    )),
+    (LeaveGroupRequest, (
+        ("group_id", "string"),
+        ("members", "3", "a"),
+    )),
+    (LeaveGroupResponse, (
+        ("error_code", "error_code"),
+    )),
+    (LeaveGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+    )),
+    (MemberResponse, (
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("error_code", "error_code"),
+    )),
+    (LeaveGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("members", "7", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, True),
+    ("request", 5): (4, True),
+    ("response", 0): (5, False),
+    ("response", 1): (6, False),
+    ("response", 2): (6, False),
+    ("response", 3): (8, False),
+    ("response", 4): (8, True),
+    ("response", 5): (8, True),
+}

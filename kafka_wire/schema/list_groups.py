@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ListGroupsRequest(NamedTuple):
@@ -22,3 +22,64 @@ class ListGroupsResponse(NamedTuple):
     throttle_time_ms: int = 0
     error_code: int = 0
     groups: Sequence[ListedGroup] = ()
+
+
+STRUCTS: Any = (
+    (ListGroupsRequest, (
+    )),
+    (ListGroupsRequest, (
+        ("states_filter", "string", "a"),
+    )),
+    (ListGroupsRequest, (
+        ("states_filter", "string", "a"),
+        ("types_filter", "string", "a"),
+    )),
+    (ListedGroup, (
+        ("group_id", "string"),
+        ("protocol_type", "string"),
+    )),
+    (ListGroupsResponse, (
+        ("error_code", "error_code"),
+        ("groups", "3", "a"),
+    )),
+    (ListGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("groups", "3", "a"),
+    )),
+    (ListedGroup, (
+        ("group_id", "string"),
+        ("protocol_type", "string"),
+        ("group_state", "string"),
+    )),
+    (ListGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("groups", "6", "a"),
+    )),
+    (ListedGroup, (
+        ("group_id", "string"),
+        ("protocol_type", "string"),
+        ("group_state", "string"),
+        ("group_type", "string"),
+    )),
+    (ListGroupsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("groups", "8", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, False),
+    ("request", 3): (0, True),
+    ("request", 4): (1, True),
+    ("request", 5): (2, True),
+    ("response", 0): (4, False),
+    ("response", 1): (5, False),
+    ("response", 2): (5, False),
+    ("response", 3): (5, True),
+    ("response", 4): (7, True),
+    ("response", 5): (9, True),
+}

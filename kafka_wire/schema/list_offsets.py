@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ListOffsetsPartition(NamedTuple):
@@ -41,3 +41,115 @@ class ListOffsetsTopicResponse(NamedTuple):
 class ListOffsetsResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[ListOffsetsTopicResponse] = ()
+
+
+STRUCTS: Any = (
+    (ListOffsetsPartition, (
+        ("partition_index", "int32"),
+        ("timestamp", "int64"),
+        ("max_num_offsets", "int32"),
+    )),
+    (ListOffsetsTopic, (
+        ("name", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (ListOffsetsRequest, (
+        ("replica_id", "int32"),
+        ("topics", "1", "a"),
+    )),
+    (ListOffsetsPartition, (
+        ("partition_index", "int32"),
+        ("timestamp", "int64"),
+    )),
+    (ListOffsetsTopic, (
+        ("name", "string"),
+        ("partitions", "3", "a"),
+    )),
+    (ListOffsetsRequest, (
+        ("replica_id", "int32"),
+        ("topics", "4", "a"),
+    )),
+    (ListOffsetsRequest, (
+        ("replica_id", "int32"),
+        ("isolation_level", "int8"),
+        ("topics", "4", "a"),
+    )),
+    (ListOffsetsPartition, (
+        ("partition_index", "int32"),
+        ("current_leader_epoch", "int32"),
+        ("timestamp", "int64"),
+    )),
+    (ListOffsetsTopic, (
+        ("name", "string"),
+        ("partitions", "7", "a"),
+    )),
+    (ListOffsetsRequest, (
+        ("replica_id", "int32"),
+        ("isolation_level", "int8"),
+        ("topics", "8", "a"),
+    )),
+    (ListOffsetsPartitionResponse, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+        ("old_style_offsets", "int64", "a"),
+    )),
+    (ListOffsetsTopicResponse, (
+        ("name", "string"),
+        ("partitions", "10", "a"),
+    )),
+    (ListOffsetsResponse, (
+        ("topics", "11", "a"),
+    )),
+    (ListOffsetsPartitionResponse, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+        ("timestamp", "int64"),
+        ("offset", "int64"),
+    )),
+    (ListOffsetsTopicResponse, (
+        ("name", "string"),
+        ("partitions", "13", "a"),
+    )),
+    (ListOffsetsResponse, (
+        ("topics", "14", "a"),
+    )),
+    (ListOffsetsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "14", "a"),
+    )),
+    (ListOffsetsPartitionResponse, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+        ("timestamp", "int64"),
+        ("offset", "int64"),
+        ("leader_epoch", "int32"),
+    )),
+    (ListOffsetsTopicResponse, (
+        ("name", "string"),
+        ("partitions", "17", "a"),
+    )),
+    (ListOffsetsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "18", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, False),
+    ("request", 1): (5, False),
+    ("request", 2): (6, False),
+    ("request", 3): (6, False),
+    ("request", 4): (9, False),
+    ("request", 5): (9, False),
+    ("request", 6): (9, True),
+    ("request", 7): (9, True),
+    ("request", 8): (9, True),
+    ("response", 0): (12, False),
+    ("response", 1): (15, False),
+    ("response", 2): (16, False),
+    ("response", 3): (16, False),
+    ("response", 4): (19, False),
+    ("response", 5): (19, False),
+    ("response", 6): (19, True),
+    ("response", 7): (19, True),
+    ("response", 8): (19, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ListPartitionReassignmentsTopics(NamedTuple):
@@ -33,3 +33,35 @@ class ListPartitionReassignmentsResponse(NamedTuple):
     error_code: int = 0
     error_message: str | None = None
     topics: Sequence[OngoingTopicReassignment] = ()
+
+
+STRUCTS: Any = (
+    (ListPartitionReassignmentsTopics, (
+        ("name", "string"),
+        ("partition_indexes", "int32", "a"),
+    )),
+    (ListPartitionReassignmentsRequest, (
+        ("timeout_ms", "timedelta_i32"),
+        ("topics", "0", "an"),
+    )),
+    (OngoingPartitionReassignment, (
+        ("partition_index", "int32"),
+        ("replicas", "int32", "a"),
+        ("adding_replicas", "int32", "a"),
+        ("removing_replicas", "int32", "a"),
+    )),
+    (OngoingTopicReassignment, (
+        ("name", "string"),
+        ("partitions", "2", "a"),
+    )),
+    (ListPartitionReassignmentsResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("topics", "3", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (1, True),
+    ("response", 0): (4, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_wire.layout import ZERO_UUID
 
@@ -53,3 +53,216 @@ class MetadataResponse(NamedTuple):
     controller_id: int = -1
     topics: Sequence[MetadataResponseTopic] = ()
     cluster_authorized_operations: int = -2147483648
+
+
+STRUCTS: Any = (
+    (MetadataRequestTopic, (
+        ("name", "string"),
+    )),
+    (MetadataRequest, (
+        ("topics", "0", "a"),
+    )),
+    (MetadataRequest, (
+        ("topics", "0", "an"),
+    )),
+    (MetadataRequest, (
+        ("topics", "0", "an"),
+        ("allow_auto_topic_creation", "bool"),
+    )),
+    (MetadataRequest, (
+        ("topics", "0", "an"),
+        ("allow_auto_topic_creation", "bool"),
+        ("include_cluster_authorized_operations", "bool"),
+        ("include_topic_authorized_operations", "bool"),
+    )),
+    (MetadataRequestTopic, (
+        ("topic_id", "uuid", "n"),
+        ("name", "string", "n"),
+    )),
+    (MetadataRequest, (
+        ("topics", "5", "an"),
+        ("allow_auto_topic_creation", "bool"),
+        ("include_cluster_authorized_operations", "bool"),
+        ("include_topic_authorized_operations", "bool"),
+    )),
+    (MetadataRequest, (
+        ("topics", "5", "an"),
+        ("allow_auto_topic_creation", "bool"),
+        ("include_topic_authorized_operations", "bool"),
+    )),
+    (MetadataResponseBroker, (
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+    )),
+    (MetadataResponsePartition, (
+        ("error_code", "error_code"),
+        ("partition_index", "int32"),
+        ("leader_id", "int32"),
+        ("replica_nodes", "int32", "a"),
+        ("isr_nodes", "int32", "a"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("partitions", "9", "a"),
+    )),
+    (MetadataResponse, (
+        ("brokers", "8", "a"),
+        ("topics", "10", "a"),
+    )),
+    (MetadataResponseBroker, (
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+        ("rack", "string", "n"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("is_internal", "bool"),
+        ("partitions", "9", "a"),
+    )),
+    (MetadataResponse, (
+        ("brokers", "12", "a"),
+        ("controller_id", "int32"),
+        ("topics", "13", "a"),
+    )),
+    (MetadataResponse, (
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "13", "a"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "13", "a"),
+    )),
+    (MetadataResponsePartition, (
+        ("error_code", "error_code"),
+        ("partition_index", "int32"),
+        ("leader_id", "int32"),
+        ("replica_nodes", "int32", "a"),
+        ("isr_nodes", "int32", "a"),
+        ("offline_replicas", "int32", "a"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("is_internal", "bool"),
+        ("partitions", "17", "a"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "18", "a"),
+    )),
+    (MetadataResponsePartition, (
+        ("error_code", "error_code"),
+        ("partition_index", "int32"),
+        ("leader_id", "int32"),
+        ("leader_epoch", "int32"),
+        ("replica_nodes", "int32", "a"),
+        ("isr_nodes", "int32", "a"),
+        ("offline_replicas", "int32", "a"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("is_internal", "bool"),
+        ("partitions", "20", "a"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "21", "a"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("is_internal", "bool"),
+        ("partitions", "20", "a"),
+        ("topic_authorized_operations", "int32"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "23", "a"),
+        ("cluster_authorized_operations", "int32"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string"),
+        ("topic_id", "uuid", "n"),
+        ("is_internal", "bool"),
+        ("partitions", "20", "a"),
+        ("topic_authorized_operations", "int32"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "25", "a"),
+        ("cluster_authorized_operations", "int32"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "25", "a"),
+    )),
+    (MetadataResponseTopic, (
+        ("error_code", "error_code"),
+        ("name", "string", "n"),
+        ("topic_id", "uuid", "n"),
+        ("is_internal", "bool"),
+        ("partitions", "20", "a"),
+        ("topic_authorized_operations", "int32"),
+    )),
+    (MetadataResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("brokers", "12", "a"),
+        ("cluster_id", "string", "n"),
+        ("controller_id", "int32"),
+        ("topics", "28", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (1, False),
+    ("request", 1): (2, False),
+    ("request", 2): (2, False),
+    ("request", 3): (2, False),
+    ("request", 4): (3, False),
+    ("request", 5): (3, False),
+    ("request", 6): (3, False),
+    ("request", 7): (3, False),
+    ("request", 8): (4, False),
+    ("request", 9): (4, True),
+    ("request", 10): (6, True),
+    ("request", 11): (7, True),
+    ("request", 12): (7, True),
+    ("response", 0): (11, False),
+    ("response", 1): (14, False),
+    ("response", 2): (15, False),
+    ("response", 3): (16, False),
+    ("response", 4): (16, False),
+    ("response", 5): (19, False),
+    ("response", 6): (19, False),
+    ("response", 7): (22, False),
+    ("response", 8): (24, False),
+    ("response", 9): (24, True),
+    ("response", 10): (26, True),
+    ("response", 11): (27, True),
+    ("response", 12): (29, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class OffsetCommitRequestPartition(NamedTuple):
@@ -40,3 +40,85 @@ class OffsetCommitResponseTopic(NamedTuple):
 class OffsetCommitResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[OffsetCommitResponseTopic] = ()
+
+
+STRUCTS: Any = (
+    (OffsetCommitRequestPartition, (
+        ("partition_index", "int32"),
+        ("committed_offset", "int64"),
+        ("committed_metadata", "string", "n"),
+    )),
+    (OffsetCommitRequestTopic, (
+        ("name", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (OffsetCommitRequest, (
+        ("group_id", "string"),
+        ("generation_id_or_member_epoch", "int32"),
+        ("member_id", "string"),
+        ("retention_time_ms", "timedelta_i64"),
+        ("topics", "1", "a"),
+    )),
+    (OffsetCommitRequest, (
+        ("group_id", "string"),
+        ("generation_id_or_member_epoch", "int32"),
+        ("member_id", "string"),
+        ("topics", "1", "a"),
+    )),
+    (OffsetCommitRequestPartition, (
+        ("partition_index", "int32"),
+        ("committed_offset", "int64"),
+        ("committed_leader_epoch", "int32"),
+        ("committed_metadata", "string", "n"),
+    )),
+    (OffsetCommitRequestTopic, (
+        ("name", "string"),
+        ("partitions", "4", "a"),
+    )),
+    (OffsetCommitRequest, (
+        ("group_id", "string"),
+        ("generation_id_or_member_epoch", "int32"),
+        ("member_id", "string"),
+        ("topics", "5", "a"),
+    )),
+    (OffsetCommitRequest, (
+        ("group_id", "string"),
+        ("generation_id_or_member_epoch", "int32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("topics", "5", "a"),
+    )),
+    (OffsetCommitResponsePartition, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetCommitResponseTopic, (
+        ("name", "string"),
+        ("partitions", "8", "a"),
+    )),
+    (OffsetCommitResponse, (
+        ("topics", "9", "a"),
+    )),
+    (OffsetCommitResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "9", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 2): (2, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, False),
+    ("request", 5): (3, False),
+    ("request", 6): (6, False),
+    ("request", 7): (7, False),
+    ("request", 8): (7, True),
+    ("request", 9): (7, True),
+    ("response", 2): (10, False),
+    ("response", 3): (11, False),
+    ("response", 4): (11, False),
+    ("response", 5): (11, False),
+    ("response", 6): (11, False),
+    ("response", 7): (11, False),
+    ("response", 8): (11, True),
+    ("response", 9): (11, True),
+}

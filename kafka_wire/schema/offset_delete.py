@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class OffsetDeleteRequestPartition(NamedTuple):
@@ -34,3 +34,35 @@ class OffsetDeleteResponse(NamedTuple):
     error_code: int = 0
     throttle_time_ms: int = 0
     topics: Sequence[OffsetDeleteResponseTopic] = ()
+
+
+STRUCTS: Any = (
+    (OffsetDeleteRequestPartition, (
+        ("partition_index", "int32"),
+    )),
+    (OffsetDeleteRequestTopic, (
+        ("name", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (OffsetDeleteRequest, (
+        ("group_id", "string"),
+        ("topics", "1", "a"),
+    )),
+    (OffsetDeleteResponsePartition, (
+        ("partition_index", "int32"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetDeleteResponseTopic, (
+        ("name", "string"),
+        ("partitions", "3", "a"),
+    )),
+    (OffsetDeleteResponse, (
+        ("error_code", "error_code"),
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "4", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (2, False),
+    ("response", 0): (5, False),
+}

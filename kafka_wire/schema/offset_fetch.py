@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class OffsetFetchRequestTopics(NamedTuple):
@@ -67,3 +67,124 @@ class OffsetFetchResponsePartition(NamedTuple):
 class OffsetFetchResponseTopic(NamedTuple):
     name: str = ""
     partitions: Sequence[OffsetFetchResponsePartition] = ()
+
+
+STRUCTS: Any = (
+    (OffsetFetchRequestTopic, (
+        ("name", "string"),
+        ("partition_indexes", "int32", "a"),
+    )),
+    (OffsetFetchRequest, (
+        ("group_id", "string"),
+        ("topics", "0", "a"),
+    )),
+    (OffsetFetchRequest, (
+        ("group_id", "string"),
+        ("topics", "0", "an"),
+    )),
+    (OffsetFetchRequest, (
+        ("group_id", "string"),
+        ("topics", "0", "an"),
+        ("require_stable", "bool"),
+    )),
+    (OffsetFetchRequestTopics, (
+        ("name", "string"),
+        ("partition_indexes", "int32", "a"),
+    )),
+    (OffsetFetchRequestGroup, (
+        ("group_id", "string"),
+        ("topics", "4", "an"),
+    )),
+    (OffsetFetchRequest, (
+        ("groups", "5", "a"),
+        ("require_stable", "bool"),
+    )),
+    (OffsetFetchRequestGroup, (
+        ("group_id", "string"),
+        ("member_id", "string", "n"),
+        ("member_epoch", "int32"),
+        ("topics", "4", "an"),
+    )),
+    (OffsetFetchRequest, (
+        ("groups", "7", "a"),
+        ("require_stable", "bool"),
+    )),
+    (OffsetFetchResponsePartition, (
+        ("partition_index", "int32"),
+        ("committed_offset", "int64"),
+        ("metadata", "string", "n"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponseTopic, (
+        ("name", "string"),
+        ("partitions", "9", "a"),
+    )),
+    (OffsetFetchResponse, (
+        ("topics", "10", "a"),
+    )),
+    (OffsetFetchResponse, (
+        ("topics", "10", "a"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "10", "a"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponsePartition, (
+        ("partition_index", "int32"),
+        ("committed_offset", "int64"),
+        ("committed_leader_epoch", "int32"),
+        ("metadata", "string", "n"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponseTopic, (
+        ("name", "string"),
+        ("partitions", "14", "a"),
+    )),
+    (OffsetFetchResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "15", "a"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponsePartitions, (
+        ("partition_index", "int32"),
+        ("committed_offset", "int64"),
+        ("committed_leader_epoch", "int32"),
+        ("metadata", "string", "n"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponseTopics, (
+        ("name", "string"),
+        ("partitions", "17", "a"),
+    )),
+    (OffsetFetchResponseGroup, (
+        ("group_id", "string"),
+        ("topics", "18", "a"),
+        ("error_code", "error_code"),
+    )),
+    (OffsetFetchResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("groups", "19", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 1): (1, False),
+    ("request", 2): (2, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, False),
+    ("request", 5): (2, False),
+    ("request", 6): (2, True),
+    ("request", 7): (3, True),
+    ("request", 8): (6, True),
+    ("request", 9): (8, True),
+    ("response", 1): (11, False),
+    ("response", 2): (12, False),
+    ("response", 3): (13, False),
+    ("response", 4): (13, False),
+    ("response", 5): (16, False),
+    ("response", 6): (16, True),
+    ("response", 7): (16, True),
+    ("response", 8): (20, True),
+    ("response", 9): (20, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class OffsetForLeaderPartition(NamedTuple):
@@ -37,3 +37,45 @@ class OffsetForLeaderTopicResult(NamedTuple):
 class OffsetForLeaderEpochResponse(NamedTuple):
     throttle_time_ms: int = 0
     topics: Sequence[OffsetForLeaderTopicResult] = ()
+
+
+STRUCTS: Any = (
+    (OffsetForLeaderPartition, (
+        ("partition", "int32"),
+        ("current_leader_epoch", "int32"),
+        ("leader_epoch", "int32"),
+    )),
+    (OffsetForLeaderTopic, (
+        ("topic", "string"),
+        ("partitions", "0", "a"),
+    )),
+    (OffsetForLeaderEpochRequest, (
+        ("topics", "1", "a"),
+    )),
+    (OffsetForLeaderEpochRequest, (
+        ("replica_id", "int32"),
+        ("topics", "1", "a"),
+    )),
+    (EpochEndOffset, (
+        ("error_code", "error_code"),
+        ("partition", "int32"),
+        ("leader_epoch", "int32"),
+        ("end_offset", "int64"),
+    )),
+    (OffsetForLeaderTopicResult, (
+        ("topic", "string"),
+        ("partitions", "4", "a"),
+    )),
+    (OffsetForLeaderEpochResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("topics", "5", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 2): (2, False),
+    ("request", 3): (3, False),
+    ("request", 4): (3, True),
+    ("response", 2): (6, False),
+    ("response", 3): (6, False),
+    ("response", 4): (6, True),
+}

@@ -60,3 +60,120 @@ class ProduceResponse(NamedTuple):
     responses: Sequence[TopicProduceResponse] = ()
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
+
+
+STRUCTS: Any = (
+    (PartitionProduceData, (
+        ("index", "int32"),
+        ("records", "records", "n"),
+    )),
+    (TopicProduceData, (
+        ("name", "string"),
+        ("partition_data", "0", "a"),
+    )),
+    (ProduceRequest, (
+        ("transactional_id", "string", "n"),
+        ("acks", "int16"),
+        ("timeout_ms", "timedelta_i32"),
+        ("topic_data", "1", "a"),
+    )),
+    (PartitionProduceResponse, (
+        ("index", "int32"),
+        ("error_code", "error_code"),
+        ("base_offset", "int64"),
+        ("log_append_time_ms", "datetime_i64", "n"),
+    )),
+    (TopicProduceResponse, (
+        ("name", "string"),
+        ("partition_responses", "3", "a"),
+    )),
+    (ProduceResponse, (
+        ("responses", "4", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+    )),
+    (PartitionProduceResponse, (
+        ("index", "int32"),
+        ("error_code", "error_code"),
+        ("base_offset", "int64"),
+        ("log_append_time_ms", "datetime_i64", "n"),
+        ("log_start_offset", "int64"),
+    )),
+    (TopicProduceResponse, (
+        ("name", "string"),
+        ("partition_responses", "6", "a"),
+    )),
+    (ProduceResponse, (
+        ("responses", "7", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+    )),
+    (BatchIndexAndErrorMessage, (
+        ("batch_index", "int32"),
+        ("batch_index_error_message", "string", "n"),
+    )),
+    (PartitionProduceResponse, (
+        ("index", "int32"),
+        ("error_code", "error_code"),
+        ("base_offset", "int64"),
+        ("log_append_time_ms", "datetime_i64", "n"),
+        ("log_start_offset", "int64"),
+        ("record_errors", "9", "a"),
+        ("error_message", "string", "n"),
+    )),
+    (TopicProduceResponse, (
+        ("name", "string"),
+        ("partition_responses", "10", "a"),
+    )),
+    (ProduceResponse, (
+        ("responses", "11", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+    )),
+    (LeaderIdAndEpoch, (
+        ("leader_id", "int32"),
+        ("leader_epoch", "int32"),
+    )),
+    (PartitionProduceResponse, (
+        ("index", "int32"),
+        ("error_code", "error_code"),
+        ("base_offset", "int64"),
+        ("log_append_time_ms", "datetime_i64", "n"),
+        ("log_start_offset", "int64"),
+        ("record_errors", "9", "a"),
+        ("error_message", "string", "n"),
+        ("current_leader", "13", "", 0),
+    )),
+    (TopicProduceResponse, (
+        ("name", "string"),
+        ("partition_responses", "14", "a"),
+    )),
+    (NodeEndpoint, (
+        ("node_id", "int32"),
+        ("host", "string"),
+        ("port", "int32"),
+        ("rack", "string", "n"),
+    )),
+    (ProduceResponse, (
+        ("responses", "15", "a"),
+        ("throttle_time_ms", "timedelta_i32"),
+        ("node_endpoints", "16", "a", 0),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 3): (2, False),
+    ("request", 4): (2, False),
+    ("request", 5): (2, False),
+    ("request", 6): (2, False),
+    ("request", 7): (2, False),
+    ("request", 8): (2, False),
+    ("request", 9): (2, True),
+    ("request", 10): (2, True),
+    ("request", 11): (2, True),
+    ("response", 3): (5, False),
+    ("response", 4): (5, False),
+    ("response", 5): (8, False),
+    ("response", 6): (8, False),
+    ("response", 7): (8, False),
+    ("response", 8): (12, False),
+    ("response", 9): (12, True),
+    ("response", 10): (17, True),
+    ("response", 11): (17, True),
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SaslAuthenticateRequest(NamedTuple):
@@ -14,3 +14,29 @@ class SaslAuthenticateResponse(NamedTuple):
     error_message: str | None = None
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
+
+
+STRUCTS: Any = (
+    (SaslAuthenticateRequest, (
+        ("auth_bytes", "bytes"),
+    )),
+    (SaslAuthenticateResponse, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("auth_bytes", "bytes"),
+    )),
+    (SaslAuthenticateResponse, (
+        ("error_code", "error_code"),
+        ("error_message", "string", "n"),
+        ("auth_bytes", "bytes"),
+        ("session_lifetime_ms", "timedelta_i64"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("request", 2): (0, True),
+    ("response", 0): (1, False),
+    ("response", 1): (2, False),
+    ("response", 2): (2, True),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SaslHandshakeRequest(NamedTuple):
@@ -13,3 +13,20 @@ class SaslHandshakeRequest(NamedTuple):
 class SaslHandshakeResponse(NamedTuple):
     error_code: int = 0
     mechanisms: Sequence[str] = ()
+
+
+STRUCTS: Any = (
+    (SaslHandshakeRequest, (
+        ("mechanism", "string"),
+    )),
+    (SaslHandshakeResponse, (
+        ("error_code", "error_code"),
+        ("mechanisms", "string", "a"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (0, False),
+    ("request", 1): (0, False),
+    ("response", 0): (1, False),
+    ("response", 1): (1, False),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class SyncGroupRequestAssignment(NamedTuple):
@@ -27,3 +27,63 @@ class SyncGroupResponse(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+STRUCTS: Any = (
+    (SyncGroupRequestAssignment, (
+        ("member_id", "string"),
+        ("assignment", "bytes"),
+    )),
+    (SyncGroupRequest, (
+        ("group_id", "string"),
+        ("generation_id", "int32"),
+        ("member_id", "string"),
+        ("assignments", "0", "a"),
+    )),
+    (SyncGroupRequest, (
+        ("group_id", "string"),
+        ("generation_id", "int32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("assignments", "0", "a"),
+    )),
+    (SyncGroupRequest, (
+        ("group_id", "string"),
+        ("generation_id", "int32"),
+        ("member_id", "string"),
+        ("group_instance_id", "string", "n"),
+        ("protocol_type", "string", "n"),
+        ("protocol_name", "string", "n"),
+        ("assignments", "0", "a"),
+    )),
+    (SyncGroupResponse, (
+        ("error_code", "error_code"),
+        ("assignment", "bytes"),
+    )),
+    (SyncGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("assignment", "bytes"),
+    )),
+    (SyncGroupResponse, (
+        ("throttle_time_ms", "timedelta_i32"),
+        ("error_code", "error_code"),
+        ("protocol_type", "string", "n"),
+        ("protocol_name", "string", "n"),
+        ("assignment", "bytes"),
+    )),
+)
+LAYOUTS: dict[Any, tuple[int, bool]] = {
+    ("request", 0): (1, False),
+    ("request", 1): (1, False),
+    ("request", 2): (1, False),
+    ("request", 3): (2, False),
+    ("request", 4): (2, True),
+    ("request", 5): (3, True),
+    ("response", 0): (4, False),
+    ("response", 1): (5, False),
+    ("response", 2): (5, False),
+    ("response", 3): (5, False),
+    ("response", 4): (5, True),
+    ("response", 5): (6, True),
+}

@@ -6,14 +6,15 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kafka_wire.apis import SPOKEN, Api
-from kafka_wire.codec import _Shapes
-from kafka_wire.layout import Direction, Field, entity_of, fields_of
+from kafka_wire.from_kio import Field, entity_of, fields_of
+from kafka_wire.layout import Direction
 
 EVERYTHING: list[tuple[Api, int, Direction]] = [
     (api, version, direction)
@@ -70,12 +71,13 @@ def _field(field: Field) -> st.SearchStrategy[Any]:
 
 def shape_of(api: Api, direction: Direction) -> Callable[[Any], Any]:
     """The function from kio's values of a message to ours."""
-    shapes = _Shapes(api, direction)
+    module, prefix = import_module(f"kafka_wire.schema.{api.schema}"), direction.capitalize()
 
     def convert(value: Any) -> Any:
         if dataclasses.is_dataclass(value):
             kind: type[Any] = type(value)
-            return shapes[kind](
+            shape = getattr(module, prefix + kind.__name__, None) or getattr(module, kind.__name__)
+            return shape(
                 **{field.name: _plain(field, getattr(value, field.source)) for field in fields_of(kind)}
             )
         if isinstance(value, tuple):

@@ -14,8 +14,8 @@ from kio.serial import entity_writer
 from kafka_wire import codec
 from kafka_wire.apis import SPOKEN, Api
 from kafka_wire.errors import Malformed
+from kafka_wire.from_kio import fields_of
 from kafka_wire.generate import FOLDER, files
-from kafka_wire.layout import fields_of
 from kafka_wire.schema.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from kafka_wire.schema.metadata import MetadataResponse, MetadataResponseTopic
 from kafka_wire.test.entities import EVERYTHING, FROM_KIO, comparable, entities, entity, shape_of
