@@ -33,7 +33,8 @@ NEEDED_JARS = (
     "audience-annotations-*.jar",
 )
 JVM_FLAGS = (
-    "-Xmx48m",
+    "-Xms16m",
+    "-Xmx256m",  # the last 500 transactions are kept in memory, and one that elects hundreds of leaders is large
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",

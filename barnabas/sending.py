@@ -1,8 +1,8 @@
 """Lines to messages to batches: what `barnabas produce` does between stdin and the brokers, without either.
 
-    Splitter     bytes as they are read -> lines
-    Parser       a line -> a record with its key and headers
-    Outbox       records -> batches by partition, in order, each with its sequence number
+Splitter     bytes as they are read -> lines
+Parser       a line -> a record with its key and headers
+Outbox       records -> batches by partition, in order, each with its sequence number
 """
 
 import random

@@ -32,6 +32,7 @@ from brokerd.cluster.learning import Learner
 from brokerd.cluster.life import Life, Self
 from brokerd.cluster.roles import Roles
 from brokerd.config import BrokerConfig, Listener
+from brokerd.groups.groups import Groups
 from brokerd.housekeeping import Housekeeping
 from brokerd.http import HttpError, HttpServer
 from brokerd.metrics import Metrics
@@ -46,6 +47,7 @@ from brokerd.storage.flusher import Flusher
 from brokerd.storage.log_dir import LogDir
 from brokerd.storage.log_manager import LogManager
 from brokerd.storage.partition_log import PartitionLog
+from brokerd.topic_config import TopicConfig
 from brokerd.topics import Topics
 from brokerd.turn_times import time_turns
 from kafka_wire.ids import TopicPartition
@@ -90,7 +92,7 @@ class Daemon:
         self.roles = Roles(
             reactor, self.broker, self.known, registered=lambda: self.life.is_registered, settled=self._settled
         )
-        self.housekeeping = Housekeeping(reactor, self.broker, remember=lambda: self.life.remember())
+        self.housekeeping = Housekeeping(reactor, self.broker, remember=self._remember)
         self.life: Life
         self.controller: Controller
 
@@ -174,6 +176,9 @@ class Daemon:
             published=self.publish,
             settled=self.roles.settled,
         )
+        self.broker.groups = Groups(
+            self.reactor, self.broker, self.session, registered=lambda: self.life.is_registered
+        )
 
     def _endpoints(self) -> tuple[Endpoint, ...]:
         """What is advertised: a port that the system chose by its number, "all interfaces" by this machine's name."""
@@ -205,6 +210,7 @@ class Daemon:
         timeout = self.config.zookeeper_connection_timeout_ms / 1000
         self.session.start(timeout).addErrback(self._no_session)
         self.housekeeping.start()
+        self.broker.groups.start()
 
     def _no_session(self, failure: Failure) -> None:
         self.fail(failure.value or RuntimeError("no session"))
@@ -230,6 +236,7 @@ class Daemon:
             if name not in self.broker.view.topics:
                 self.metrics.forget_topic(name)
         self.controller.look(changed)
+        self.broker.groups.look()
         self.changed.fire()
         self._open_if_ready()
 
@@ -241,6 +248,7 @@ class Daemon:
     def _lost(self) -> None:
         self.controller.resign("the ZooKeeper session is over")
         self.roles.drop_all()
+        self.broker.groups.look()
         self.changed.fire()
 
     def _settled(self) -> None:
@@ -268,6 +276,9 @@ class Daemon:
         where = ", ".join(one.url() for one in self._endpoints())
         log.info("ready: broker {id} serves {where}", id=self.config.broker_id, where=where)
 
+    def _remember(self) -> None:
+        self.reactor.callInThread(self.life.remember)
+
     # ---- flushing
 
     def _post(self, function: Callable[[], None]) -> None:
@@ -290,7 +301,13 @@ class Daemon:
             self.roles.forget(tp)
 
     def _is_suspect(self, tp: TopicPartition) -> bool:
-        return self.logs.is_suspect(tp, self.broker.topic_config(tp.topic).durability)
+        """A7. Asked before the view is published, so the settings are those just learned."""
+        logs = self.logs
+        if tp in logs.suspects or tp not in logs.suspects_unless_flushed:
+            return tp in logs.suspects
+        topic = self.known.topics.get(tp.topic)
+        overrides = {} if topic is None else topic.overrides
+        return logs.is_suspect(tp, TopicConfig.of(self.config, overrides).durability)
 
     # ---- stopping
 
@@ -346,6 +363,7 @@ class Daemon:
 
     async def _drop_roles(self) -> None:
         self.housekeeping.stop()
+        self.broker.groups.stop()
         self.controller.stop()
         self.learner.stop()
         self.broker.end_turn()

@@ -17,6 +17,8 @@ from twisted.logger import Logger
 from brokerd.fetch_sessions import FetchSessions
 from brokerd.metadata import BrokerInfo, ClusterView, TopicInfo
 from brokerd.reactor import Turns
+from brokerd.replication.serving import ReplicaFetches
+from brokerd.replication.surroundings import ALONE, Surroundings
 from brokerd.topic_config import TopicConfig
 from brokerd.waiting import Deadlines
 from kafka_wire import errors
@@ -24,6 +26,7 @@ from kafka_wire.ids import TopicPartition
 
 if TYPE_CHECKING:
     from brokerd.config import BrokerConfig
+    from brokerd.groups.groups import Groups
     from brokerd.metrics import Metrics
     from brokerd.partition import Partition
     from brokerd.storage.log_manager import LogManager
@@ -59,8 +62,11 @@ class Broker:
         self.view: ClusterView = ClusterView(cluster_id="")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topics: Topics
+        self.groups: Groups
         self.deadlines = Deadlines(reactor)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
+        self.surroundings: Surroundings = ALONE
+        self.replica_fetches = ReplicaFetches(self)
         self.metadata_parts: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], MetadataResponseTopic]] = {}
         self._request_flush = request_flush
         self._turns = turns

@@ -5,7 +5,8 @@ Each job runs in its own interval; one that fails is logged and runs again at th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.task import LoopingCall
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 REMEMBER_SECONDS = 60.0
+PARTITIONS_PER_TURN = 100
 
 
 class Housekeeping:
@@ -30,6 +32,7 @@ class Housekeeping:
         self._reactor = reactor
         self._broker = broker
         self._storing = False
+        self._stopped = False
         config = broker.config
         checkpoint_ms = min(
             config.replica_high_watermark_checkpoint_interval_ms, config.log_flush_offset_checkpoint_interval_ms
@@ -57,6 +60,7 @@ class Housekeeping:
 
     def stop(self) -> None:
         """Ends."""
+        self._stopped = True
         for _, _, call in self._jobs:
             if call.running:
                 call.stop()
@@ -83,11 +87,15 @@ class Housekeeping:
         work.addErrback(lambda failure: log.failure("storing checkpoints failed", failure)).addBoth(done)
 
     def retention(self) -> None:
-        """Drops what is older or larger than its topic allows."""
-        partitions = self._broker.partitions
+        """Drops what is older or larger than its topic allows; some partitions per turn of the reactor."""
+        self._retain(iter(list(self._broker.logs.logs)))
 
-        def mark(tp: TopicPartition) -> int:
-            partition = partitions.get(tp)
-            return -1 if partition is None else partition.high_watermark
+    def _retain(self, left: Iterator[TopicPartition]) -> None:
+        some = list(islice(left, PARTITIONS_PER_TURN))
+        self._broker.logs.apply_retention(self._broker.now_ms(), self._mark, some)
+        if some and not self._stopped:
+            self._reactor.callLater(0, self._retain, left)
 
-        self._broker.logs.apply_retention(self._broker.now_ms(), mark)
+    def _mark(self, tp: TopicPartition) -> int:
+        partition = self._broker.partitions.get(tp)
+        return -1 if partition is None else partition.high_watermark

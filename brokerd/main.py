@@ -67,7 +67,7 @@ def _run(config: object, notices: list[str], log_level: str) -> int:
     log = Logger("brokerd")
     log.info("brokerd {version} starts", version=_version())
     for notice in notices:
-        log.warn("{notice}", notice=notice)
+        log.info("{notice}", notice=notice)
 
     from brokerd.app import Daemon, StartFailed, with_broker_id
 

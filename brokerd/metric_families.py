@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from brokerd.metadata import PartitionInfo
     from brokerd.metrics import Metrics
     from brokerd.partition import Partition
+    from brokerd.process_stats import ProcessStats
     from brokerd.topic_counts import TopicCounts
 
 Subject = TypeVar("Subject")
@@ -195,6 +196,25 @@ CONTROLLER: tuple[Read[Totals], ...] = (
 )
 """Told by the controller alone; on other brokers these series are absent."""
 
+PROCESS: tuple[Read[ProcessStats], ...] = (
+    Read("process_cpu_seconds_total", "counter", "CPU time of all threads.", value=lambda process: process.cpu_seconds),
+    Read("process_virtual_memory_bytes", "gauge", "Virtual memory.", value=lambda process: process.virtual_bytes),
+    Read("process_resident_memory_bytes", "gauge", "Resident memory.", value=lambda process: process.resident_bytes),
+    Read(
+        "process_start_time_seconds",
+        "gauge",
+        "When the process started, in seconds since 1970.",
+        value=lambda process: process.start_time,
+    ),
+    Read(
+        "process_open_fds",
+        "gauge",
+        "Open file descriptors; 0 where the kernel (before 6.2) does not tell.",
+        value=lambda process: process.open_files,
+    ),
+    Read("process_max_fds", "gauge", "File descriptors that may be open.", value=lambda process: process.max_files),
+)
+
 BROKER_INFO = Family("kafka_broker_info", "gauge", "1 for each registered broker.", ("id", "address"))
 TOPIC_PARTITIONS = Family("kafka_topic_partitions", "gauge", "Partitions of the topic.", ("topic",))
 REQUESTS = Family(
@@ -273,4 +293,5 @@ ALL: tuple[Family, ...] = (
     TURNS,
     WAITED,
     *WATCHED.values(),
+    *PROCESS,
 )

@@ -234,8 +234,12 @@ class Topics:
         await self._registered()
         topic = self._known_topic(name)
         topic_id = topic.topic_id
+        new: dict[int, tuple[int, ...]] = {}
 
         async def write() -> None:
+            nonlocal new
+            if new and self._has_grown(name, topic_id, new):
+                return  # the answer to the last try was lost
             now = self._known_topic(name)
             have = len(now.assignment.partitions)
             if have >= total:
@@ -262,8 +266,6 @@ class Topics:
             except (BadVersion, NoNode) as problem:
                 await self._learner.read_topic(name)
                 self._publish()
-                if self._has_grown(name, topic_id, new):
-                    return
                 raise Again from problem
             await self._learn(change)
 

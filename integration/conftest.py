@@ -63,7 +63,7 @@ def own_broker(broker: AnyBroker) -> Broker:
 
 @pytest.fixture
 def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerFactory]:
-    """Makes private brokers, each with a chroot and a directory of its own; see Broker for `settings` and `config`. Not started."""
+    """Makes private brokers, not started, each with a chroot and directory of its own; arguments as of Broker."""
     if EXTERNAL:
         pytest.skip("needs a broker process of ours")
     server: EmbeddedZooKeeper = request.getfixturevalue("zookeeper")

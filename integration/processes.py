@@ -1,6 +1,6 @@
 """The real processes that tests drive: a broker of ours, or the address of any other broker.
 
-Faults are the caller's: `kill` is SIGKILL, `stop` a clean shutdown; `start` after either is a restart on the same data and port.
+Faults are the caller's: `kill` is SIGKILL, `stop` a clean shutdown; `start` after either reuses data and port.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """The admin client of confluent-kafka: topics, settings, partitions, offsets, records, the cluster."""
 
+# The types of confluent-kafka name few of its exports.
+# mypy: disable-error-code="attr-defined, no-untyped-call"
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -55,9 +58,9 @@ def refusal(futures: Mapping[Any, Any]) -> KafkaError:
     return error
 
 
-def settings_of(admin: Any, topic: str) -> dict[str, ConfigEntry]:
+def settings_of(admin: Any, topic: str) -> dict[str, Any]:
     """All settings of a topic."""
-    entries: dict[str, ConfigEntry] = outcome(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
+    entries: dict[str, Any] = outcome(admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]))
     return entries
 
 

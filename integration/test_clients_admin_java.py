@@ -10,7 +10,7 @@ from integration.admin import create_topic
 from integration.clients.base import Record
 from integration.clients.confluent import ConfluentKafka
 from integration.conftest import fresh_name
-from integration.processes import AnyBroker
+from integration.processes import AnyBroker, Broker
 from integration.tools import run_java
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -22,6 +22,9 @@ VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 API_VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 CLUSTER = "org.apache.kafka.tools.ClusterTool"
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+
+
+COMPATIBILITY = "org.apache.kafka.tools.ClientCompatibilityTest"
 
 
 def at(broker: AnyBroker) -> list[str]:
@@ -78,9 +81,7 @@ def test_kafka_configs_alters_and_describes(broker: AnyBroker) -> None:
     refused = run_java(CONFIGS, *at(broker), *entity, "--alter", "--add-config", "no.such.key=1", check=False)
     assert "no.such.key" in refused
 
-    everything = run_java(
-        CONFIGS, *at(broker), "--entity-type", "brokers", "--entity-name", "0", "--describe", "--all"
-    )
+    everything = run_java(CONFIGS, *at(broker), "--entity-type", "brokers", "--entity-name", "0", "--describe", "--all")
     assert "log.segment.bytes=1073741824" in everything
 
 
@@ -138,3 +139,21 @@ def test_kafka_broker_api_versions_and_cluster_id(broker: AnyBroker) -> None:
     assert "Produce(0): " in versions
     assert "Fetch(1): " in versions
     assert "Cluster ID: " in run_java(CLUSTER, "cluster-id", *at(broker))
+
+
+def test_kafkas_client_compatibility_test_succeeds(own_broker: Broker) -> None:
+    """Its producer, consumer and admin client with every feature but ACLs."""
+    name = fresh_name("compatibility")
+    create_topic(own_broker.bootstrap, name)
+    features = {
+        "cluster-id-supported": True,
+        "create-topics-supported": True,
+        "describe-acls-supported": False,
+        "describe-configs-supported": True,
+        "expect-record-too-large-exception": False,
+        "idempotent-producer-supported": True,
+        "offsets-for-times-supported": True,
+    }
+    options = [word for feature, value in features.items() for word in (f"--{feature}", str(value))]
+    output = run_java(COMPATIBILITY, *at(own_broker), "--topic", name, "--num-cluster-nodes", "1", *options)
+    assert "SUCCESS" in output

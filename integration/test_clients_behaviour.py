@@ -1,4 +1,4 @@
-"""What clients rely on beyond single calls: long polls, limits, errors, idempotence, timestamps, topics made on demand."""
+"""What clients rely on beyond single calls: long polls, limits, errors, idempotence, timestamps, topics on demand."""
 
 from __future__ import annotations
 
@@ -41,7 +41,13 @@ def topic(broker: AnyBroker) -> str:
 
 
 def fetch(
-    topic: str, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 50 << 20, partition_bytes: int = 1 << 20
+    topic: str,
+    offset: int,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 50 << 20,
+    partition_bytes: int = 1 << 20,
 ) -> FetchRequest:
     """A sessionless fetch of partition 0."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=partition_bytes)
@@ -143,7 +149,9 @@ def test_fetch_outside_the_log_is_out_of_range(broker: AnyBroker, topic: str) ->
 def test_consumer_out_of_range_resets(broker: AnyBroker, topic: str) -> None:
     """kafka-python's auto_offset_reset acts on the broker's error."""
     KafkaPython().write(broker.bootstrap, topic, [Record(None, b"only")], "none")
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+    consumer = KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, group_id=None, auto_offset_reset="earliest", consumer_timeout_ms=10_000
+    )
     try:
         partition = PythonTopicPartition(topic, 0)
         consumer.assign([partition])
@@ -322,7 +330,7 @@ def test_producer_and_consumer_at_the_same_time_lose_nothing(broker: AnyBroker) 
 
     def consume() -> None:
         settings = {"group.id": "unused", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
-        consumer = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
+        consumer: Any = Consumer({"bootstrap.servers": broker.bootstrap, **settings})
         consumer.assign([TopicPartition(name, partition, 0) for partition in seen])
         deadline = time.monotonic() + 40
         while sum(map(len, seen.values())) < count and time.monotonic() < deadline:

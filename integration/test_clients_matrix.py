@@ -1,7 +1,7 @@
 """What one client writes, every client reads: content, order, offsets, timestamps, headers, keys, with every codec.
 
-Each writer fills one partition, codec after codec; each reader reads it whole. Fields that a client's command line cannot carry
-(a timestamp, an empty value, a line break) are not given to it.
+Each writer fills one partition, codec after codec; each reader reads it whole. Fields that a client's command line
+cannot carry (a timestamp, an empty value, a line break) are not given to it.
 """
 
 from __future__ import annotations

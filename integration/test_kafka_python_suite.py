@@ -1,4 +1,4 @@
-"""kafka-python's own integration suite, from its sdist, run against our broker; exceptions in kafka_python_exceptions.txt.
+"""kafka-python's own integration suite, from its sdist, against our broker; exceptions in kafka_python_exceptions.txt.
 
 The suite is copied without its SASL and SSL files, which start an Apache Kafka of their own. The sdist leaves out
 `test/__init__.py` and `test/service.py`; for a broker that runs already two small classes are all that is needed of it.
@@ -38,7 +38,7 @@ def exceptions() -> dict[str, str]:
     """Name of a test to the reason why it is excepted."""
     lines = (line.strip() for line in EXCEPTIONS.read_text().splitlines())
     pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    return {name: reason for name, reason in pairs}
+    return {pair[0]: pair[1] for pair in pairs}
 
 
 def inferred_version(bootstrap: str) -> str:

@@ -49,7 +49,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 @pytest.fixture(scope="module")
 def reactor() -> Iterator[Any]:
     """A reactor of our own in a thread, so that tests may block."""
-    running = EPollReactor()
+    running = EPollReactor()  # type: ignore[no-untyped-call]
     thread = threading.Thread(target=running.run, kwargs={"installSignalHandlers": False}, daemon=True)
     thread.start()
     yield running
@@ -68,7 +68,9 @@ class Driver:
 
     def __call__(self, method: Callable[..., Deferred[T]], *arguments: Any, **named: Any) -> T:
         """The result of a Deferred-returning method."""
-        return blockingCallFromThread(self.reactor, method, *arguments, **named)
+        call: Callable[..., Any] = method
+        answer: T = blockingCallFromThread(self.reactor, call, *arguments, **named)
+        return answer
 
     def expect(self, state: SessionState) -> None:
         """Waits until the listeners were told `state`."""

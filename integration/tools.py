@@ -1,7 +1,7 @@
 """Where the third-party programs are that scripts/setup-test installs.
 
-A program that is missing skips the tests that need it, with the command that installs it; with BARNABAS_REQUIRE_CLIENTS=1, as in
-CI, it fails them.
+A program that is missing skips the tests that need it, with the command that installs it; with
+BARNABAS_REQUIRE_CLIENTS=1, as in CI, it fails them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from barnabas.errors import UserError
 _DUE = struct.Struct(">Q")
 _LONGEST_NS = 60 * 1_000_000_000
 _DIGITS = 3
-_SILENCE_SECONDS = 20.0
+_SILENCE_SECONDS = 60.0
 
 
 @attrs.frozen(slots=True, kw_only=True)

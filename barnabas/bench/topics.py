@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from barnabas.bench.target import Target
 from barnabas.errors import UserError
+from barnabas.peers.ready import answers_metadata
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -21,6 +22,8 @@ _POLL_SECONDS = 0.05
 @contextlib.contextmanager
 def temporary_topic(target: Target, partitions: int, config: Mapping[str, str] | None = None) -> Iterator[str]:
     """A topic with a name of its own and one replica, ready for producing; deleted at the end."""
+    if not answers_metadata(*target.address):
+        raise UserError(f"there is no broker at {target.bootstrap}")
     name = f"bench-{secrets.token_hex(5)}"
     admin = AdminClient({"bootstrap.servers": target.bootstrap, "log_level": 2})
     topic = NewTopic(name, partitions, 1, config={**target.topic_config, **(config or {})})

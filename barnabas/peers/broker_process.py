@@ -9,7 +9,7 @@ from typing import Self
 
 from barnabas.peers.kafka_install import PeerUnavailable
 from barnabas.peers.ready import answers_metadata
-from barnabas.processes import LoggedProcess, port_is_taken
+from barnabas.processes import LoggedProcess, last_words, port_is_taken
 
 _STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.01
@@ -57,7 +57,7 @@ class BrokerProcess(abc.ABC):
         """Blocks until it answers a client's Metadata request with a broker in it; PeerUnavailable if it does not."""
         deadline = time.monotonic() + timeout
         while not answers_metadata(self.host, self.port):
-            words = "it was not started" if self._process is None else self._process.last_words()
+            words = "it was not started" if self._process is None else last_words(self._process.said())
             if not self.running():
                 raise PeerUnavailable(f"{self.name} on {self.address} ended at its start: {words}")
             if time.monotonic() > deadline:

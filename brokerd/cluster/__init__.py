@@ -6,6 +6,7 @@
     learning.py       full read, change nodes, watches (A9, A18-A21)
     life.py           cluster id, incarnation, registration, expiry, draining (A7-A13)
     controller.py     election, and carrying decisions out (A2)
+    roles.py          logs and leaderships of this broker as the view wants them (A11, A21, A29)
     identity.py       the file in the log directory that knows this broker's last session (A8)
     asynchronous.py   a few small things for Deferreds
 

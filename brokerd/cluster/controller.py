@@ -43,8 +43,10 @@ log = Logger()
 
 RECHECK_SECONDS = 30.0
 RETRY_SECONDS = 1.0
+OVERTAKEN_SECONDS = 0.05
 STEP_SECONDS = 0.003
 """How long one step may look at topics before the reactor gets its turn."""
+TOPICS_AT_A_TIME = 32
 PURGE_EVERY_SECONDS = 300.0
 CHANGES_KEPT = 1000
 CHANGES_KEPT_MS = 15 * 60 * 1000
@@ -221,10 +223,12 @@ class Controller:
         assert self.authority is not None
         began, multis = self._reactor.seconds(), list[Multi]()
         while self._todo and not multis and self._reactor.seconds() - began < STEP_SECONDS:
-            names = [self._todo.popitem()[0] for _ in range(min(len(self._todo), 32))]
+            names = [self._todo.popitem()[0] for _ in range(min(len(self._todo), TOPICS_AT_A_TIME))]
             multis = decisions.decide(
                 self._known, names, self.authority, unclean=self._unclean, new_id=lambda: os.urandom(16)
             )
+            if multis:
+                self._todo.update(dict.fromkeys(names))  # until there is nothing left to decide for them
         return multis
 
     async def _write(self, multi: Multi) -> None:
@@ -236,6 +240,7 @@ class Controller:
                 return
             log.info("a decision came too late and is made again: {problem}", problem=problem)
             await self._reread(multi.topics)
+            await pause(self._reactor, OVERTAKEN_SECONDS)
             return
         except CoordinationError:
             # Applied or not: what is there now says so.
@@ -249,9 +254,6 @@ class Controller:
         self._known.wishes -= {one.path.rpartition("/")[2] for one in multi.operations if _ends_wish(one)}
         for name, index in multi.dropped:
             self._known.drop_states(name, [index])
-        self._todo.update(dict.fromkeys(name for name, _ in multi.dropped))
-        if any(not change.states for change in multi.changes):
-            self._todo.update(dict.fromkeys(multi.topics))
         self._applied()
 
     async def _reread(self, names: Sequence[str]) -> None:

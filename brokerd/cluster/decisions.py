@@ -14,6 +14,7 @@ that. One function per rule:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import attrs
 
@@ -84,22 +85,24 @@ def decide(
     unclean: Callable[[KnownTopic], bool],
     new_id: Callable[[], bytes],
 ) -> list[Multi]:
-    """All that is to be written for these topics now. Topics with an unreadable node are left alone (A31)."""
+    """What is to be written for these topics now; of a flood about one multi's worth, the rest when that is applied and
+    this is asked again. Topics with an unreadable node are left alone (A31).
+    """
     pieces: list[Piece] = []
     single: list[Multi] = []
     for name in names:
         topic = known.topics.get(name)
-        if topic is None or name in known.frozen:
+        if topic is None or name in known.frozen or len(pieces) >= PIECES_PER_MULTI:
             continue
         if known.is_dead(topic):
-            left = list(_remains(topic))
+            left = list(islice(_remains(topic), PIECES_PER_MULTI))
             pieces.extend(left)
             if not left:
                 single.append(unmake(known, topic, authority))
         elif topic.topic_id == NO_ID:
             single.append(give_id(topic, new_id(), authority))
         else:
-            pieces.extend(_partitions(known, topic, authority, unclean(topic)))
+            pieces.extend(islice(_partitions(known, topic, authority, unclean(topic)), PIECES_PER_MULTI))
     return [*pack(pieces, authority), *single]
 
 

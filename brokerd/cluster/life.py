@@ -308,9 +308,10 @@ class Life:
         """
         pieces: list[decisions.Piece] = []
         alone: list[tuple[str, int]] = []
-        for topic in self._known.topics.values():
+        for topic in list(self._known.topics.values()):
             if not self._known.is_dead(topic):
                 pieces.extend(self._retired(topic, alone))
+                await pause(self._reactor, 0)  # a turn for everybody else
         fence = Check(paths.incarnation(self._me.broker_id), epoch)
         for multi in decisions.pack(pieces, fences=(fence,)):
             try:

@@ -3,17 +3,26 @@
 Works through a queue of topics in short slices, because a topic may have thousands of partitions and each needs files;
 the reactor serves clients in between. Level-triggered: a topic is compared with what is there, whatever happened to it
 since (A21, A29).
+
+Nothing here waits for the disk. A slice makes files and stores epochs without a sync; a thread then syncs what several
+slices made, and only after that the partitions are led (A11).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from brokerd.partition import Partition
+from brokerd.storage.checkpoint import PARTITION_METADATA
+from brokerd.storage.deferred_sync import make_durable, without_sync
+from brokerd.storage.epochs import FILE_NAME as EPOCHS
+from brokerd.storage.log_dir import LogDir
 from brokerd.topic_config import TopicConfig
 from kafka_wire.errors import KafkaError
 from kafka_wire.ids import TopicPartition
@@ -52,6 +61,11 @@ class Roles:
         self._busy = ""
         self._scheduled = False
         self._configs: dict[str, TopicConfig] = {}
+        self._elected: dict[Partition, int] = {}
+        """Partitions to lead, and at which epoch, as soon as that epoch is durable."""
+        self._syncing: dict[Partition, int] = {}
+        """Those whose files are being synced just now."""
+        self._unled: Counter[str] = Counter()
         self._refused: dict[TopicPartition, str] = {}
 
     # ---- what others tell
@@ -72,6 +86,9 @@ class Roles:
         self._waiting.clear()
         self._work.clear()
         self._busy = ""
+        self._elected.clear()
+        self._syncing.clear()
+        self._unled.clear()
         for partition in self._broker.partitions.values():
             if partition.is_leader:
                 partition.resign()
@@ -84,17 +101,21 @@ class Roles:
 
     def settled(self, name: str) -> bool:
         """Whether nothing is left to do for this topic."""
-        return name not in self._waiting and name != self._busy
+        return name not in self._waiting and name != self._busy and not self._unled[name]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is left to do."""
+        return self._planned and not self._unled
+
+    @property
+    def _planned(self) -> bool:
         return not self._waiting and not self._work and not self._busy
 
     # ---- slices
 
     def _schedule(self) -> None:
-        if not self._scheduled and not self.idle:
+        if not self._scheduled and not self._planned:
             self._scheduled = True
             self._reactor.callLater(0, self._slice)
 
@@ -111,6 +132,7 @@ class Roles:
                 self._busy = next(iter(self._waiting))
                 del self._waiting[self._busy]
                 self._work.extend((self._busy, work) for work in self._plan(self._busy))
+        self._sync()
         self._schedule()
         if done:
             self._tell()
@@ -120,6 +142,47 @@ class Roles:
             work()
         except Exception:
             log.failure("a partition of {name} could not be given its role", name=name)
+
+    # ---- waiting for the disk, in a thread
+
+    def _sync(self) -> None:
+        """Makes durable what was made since the last time; one sync at a time, the next takes all that came between."""
+        if self._syncing or not self._elected:
+            return
+        self._syncing, self._elected = self._elected, {}
+        batch = self._syncing
+        by_dir: dict[LogDir, list[Path]] = {}
+        for partition in batch:
+            by_dir.setdefault(partition.log.log_dir, []).append(partition.log.directory)
+        work = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), _make_durable, by_dir)
+        work.addCallback(self._synced, batch)
+        work.addErrback(lambda failure: log.failure("new leaderships could not be stored", failure))
+
+    def _synced(self, failed: list[tuple[LogDir, OSError]], batch: dict[Partition, int]) -> None:
+        for place, problem in failed:
+            self._broker.logs.dir_failed(place, problem)
+        if self._syncing is not batch:
+            return  # the session was lost meanwhile
+        self._syncing = {}
+        for partition, epoch in batch.items():
+            self._led(partition.tp.topic)
+            topic = self._broker.view.topics.get(partition.tp.topic)
+            if topic is None or self._broker.partitions.get(partition.tp) is not partition:
+                continue
+            info = topic.partitions[partition.tp.partition]
+            if self._registered() and (info.leader, info.leader_epoch) == (self._me, epoch):
+                self._lead(partition, info)
+        self._sync()
+        self._tell()
+
+    def _led(self, name: str) -> None:
+        self._unled[name] -= 1
+        if self._unled[name] <= 0:
+            del self._unled[name]
+
+    def _lead(self, partition: Partition, info: PartitionInfo) -> None:
+        mark = max(partition.high_watermark, self._broker.logs.high_watermarks.get(partition.tp, 0))
+        partition.lead(info.leader_epoch, info.replicas, info.isr, mark)
 
     # ---- one topic
 
@@ -157,9 +220,8 @@ class Roles:
                     partition.resign()
                 return
             if partition is None:
-                # Files are made in one step and the epoch is stored in the next: each waits for the disk.
-                if self._open(tp, topic, info, config) is not None:
-                    self._work.appendleft((name, work))
+                partition = self._open(tp, topic, info, config)
+            if partition is None:
                 return
             if fresh:
                 partition.log.configure(config)
@@ -184,7 +246,8 @@ class Roles:
         if found is not None and found.topic_id != topic.topic_id and found.topic_id in self._known.tombstones:
             logs.delete(tp)
         try:
-            return logs.create(tp, topic.topic_id, config)
+            with without_sync():
+                return logs.create(tp, topic.topic_id, config)
         except (KafkaError, OSError) as problem:
             self._refuse(tp, str(problem))
             return None
@@ -205,10 +268,12 @@ class Roles:
                 partition.replicas, partition.isr = info.replicas, info.isr
             return
         if info.leader_epoch <= partition.log.latest_epoch:
-            return  # A11: an epoch of a former life; the next election is on its way
-        checkpointed = self._broker.logs.high_watermarks.get(partition.tp, 0)
-        mark = max(partition.high_watermark, checkpointed)
-        partition.lead(info.leader_epoch, info.replicas, info.isr, mark)
+            return  # A11: being stored just now; or of a former life, then the next election is on its way
+        with without_sync():
+            partition.log.start_epoch(info.leader_epoch)
+        if partition not in self._elected:
+            self._unled[partition.tp.topic] += 1
+        self._elected[partition] = info.leader_epoch
 
     # ---- what is no longer there
 
@@ -235,3 +300,14 @@ class Roles:
                 n=len(strays),
                 some=", ".join(strays[:10]) + (", ..." if len(strays) > 10 else ""),
             )
+
+
+def _make_durable(by_dir: Mapping[LogDir, list[Path]]) -> list[tuple[LogDir, OSError]]:
+    """In a thread. The log directories that failed, and how."""
+    failed = []
+    for place, directories in by_dir.items():
+        try:
+            make_durable(place.path, directories, (PARTITION_METADATA, EPOCHS))
+        except OSError as problem:
+            failed.append((place, problem))
+    return failed

@@ -28,14 +28,14 @@ class _Cursor:
         self._place += 2
         return int(value)
 
-    def int(self) -> int:
+    def integer(self) -> int:
         (value,) = _int.unpack_from(self._data, self._place)
         self._place += 4
         return int(value)
 
     def count(self, least: int) -> range:
         """A count of things that take at least so many bytes each."""
-        number = self.int()
+        number = self.integer()
         if not 0 <= number <= (len(self._data) - self._place) // least:
             raise ValueError(f"{number} things do not fit")
         return range(number)
@@ -70,7 +70,7 @@ def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
         cursor.short()
         for _ in cursor.count(6):
             topic = cursor.text()
-            found[topic] = tuple(cursor.int() for _ in cursor.count(4))
+            found[topic] = tuple(cursor.integer() for _ in cursor.count(4))
     except (struct.error, ValueError):
         return None
     return found

@@ -3,6 +3,8 @@
 Consumers see what is below the high watermark (V3) and always get at least one whole batch, however large
 (KIP-74). A fetch above the high watermark but within the log waits like one at its end (V6); beyond
 the log it is OFFSET_OUT_OF_RANGE. In a session (KIP-227) only partitions with something new are answered.
+
+Fetches of other brokers, which follow what this one leads, are served by replication/serving.py.
 """
 
 from __future__ import annotations
@@ -120,7 +122,10 @@ class _Poll:
         if not log.log_start <= offset <= log.log_end:
             raise errors.OffsetOutOfRange(f"offset {offset} is outside {log.log_start} to {log.log_end}")
         first = not self._bytes
-        if offset >= end or (self._left <= 0 and not first):
+        if offset >= end:
+            partition.check_gate()  # A16: if another broker leads, there may be more to read than we know
+            return _NOTHING
+        if self._left <= 0 and not first:
             return _NOTHING
         return log.read(offset, min(asked.partition_max_bytes, max(self._left, 0)), end, min_one=first)
 
@@ -183,6 +188,8 @@ class _Poll:
 def handle(broker: Broker, request: Request) -> Later | FetchResponse:
     """Reads, or waits and reads."""
     body: FetchRequest = request.body
+    if body.replica_state.replica_id >= 0 or body.replica_id >= 0:
+        return broker.replica_fetches.handle(request)
     uses_ids = any(not topic.topic for topic in body.topics) or any(not t.topic for t in body.forgotten_topics_data)
     try:
         session = broker.fetch_sessions.find(

@@ -79,7 +79,10 @@ def read_topic_id(directory: Path) -> bytes | None:
     """The topic id of a partition's directory; None if it has no such file. Raises BadCheckpoint."""
     path = directory / PARTITION_METADATA
     try:
-        fields = dict(line.split(": ", 1) for line in path.read_text("utf-8").splitlines() if line)
+        text = path.read_text("utf-8")
+        if not text:
+            return None  # the machine stopped while a new partition was being made
+        fields = dict(line.split(": ", 1) for line in text.splitlines() if line)
         topic_id = base64.urlsafe_b64decode(fields["topic_id"] + "==")
         if fields["version"] == "0" and len(topic_id) == 16:
             return topic_id

@@ -33,9 +33,19 @@ def without_sync() -> Iterator[None]:
         _local.deferred = before
 
 
+@contextmanager
+def with_sync() -> Iterator[None]:
+    """Within the block this thread waits for the disk after all: for files that others rely on."""
+    before, _local.deferred = is_deferred(), False
+    try:
+        yield
+    finally:
+        _local.deferred = before
+
+
 def make_durable(parent: Path, directories: Iterable[Path], names: Iterable[str]) -> None:
     """Syncs the files with these names in all directories, the directories, and `parent`, which holds them; OSError."""
-    from brokerd.storage.flusher import sync_file_system
+    from brokerd.storage.file_range import sync_file_system
 
     places, files = list(directories), list(names)
     top = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

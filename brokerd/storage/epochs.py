@@ -4,7 +4,7 @@ Epochs and offsets both rise strictly: of two epochs that start at one offset th
 made durable at once whenever the history changes; a tail that a crash made stale is cut when the log is opened.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 from brokerd.storage.checkpoint import BadCheckpoint, read_lines, write_lines
@@ -30,8 +30,9 @@ class EpochHistory:
         """From `start` on records are of `epoch`. Entries that contradict it go; an epoch keeps its first start."""
         if epoch < 0 or (self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start):
             return False
-        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start]
-        self.entries = [*kept, (epoch, start)]
+        # Whoever is said to have started here or later wrote nothing: a leader that stored its epoch and lost it (R21).
+        kept = [entry for entry in self.entries if entry[0] <= epoch and entry[1] < start]
+        self.entries = kept if kept and kept[-1][0] == epoch else [*kept, (epoch, start)]
         return True
 
     def end_offset(self, epoch: int, log_end: int) -> tuple[int, int]:
@@ -44,6 +45,11 @@ class EpochHistory:
         if number == 0:
             return epoch, self.entries[0][1]
         return self.entries[number - 1][0], self.entries[number][1]
+
+    def before(self, log_end: int) -> int:
+        """The epoch of the last record of a log that ends there; -1 if it has none that is known."""
+        number = bisect_left(self.entries, log_end, key=lambda entry: entry[1])
+        return self.entries[number - 1][0] if number else -1
 
     def truncate_end(self, log_end: int) -> bool:
         """Forgets epochs that start beyond the end of the log. One that starts right there stays: its leader said

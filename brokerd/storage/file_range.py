@@ -4,6 +4,7 @@ A file stays open as long as anybody holds its `OpenFile`: the pool, a range tha
 another thread. So the pool may drop any file at any time, and a segment may be deleted while it is being sent.
 """
 
+import ctypes
 import os
 import resource
 from collections import OrderedDict
@@ -73,6 +74,16 @@ def sync_directory(path: str | Path) -> None:
     if not is_deferred():
         directory = open_directory(path)
         os.fsync(directory.fd)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def sync_file_system(fd: int) -> None:
+    """syncfs(2): everything on the file system that `fd` is on."""
+    if _libc.syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 class FileRange:

@@ -8,38 +8,29 @@ A sync that fails takes the directory offline and is never tried again: after an
 very pages that a second sync would call safe.
 """
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Mapping
 
-from brokerd.storage.file_range import open_directory
+from brokerd.storage.file_range import open_directory, sync_file_system
 from brokerd.storage.log_dir import LogDir
 from brokerd.storage.partition_log import FlushTarget, PartitionLog
 
 MANY = 64  # dirty logs in a round above which the whole file system is synced at once
 STOP_TIMEOUT_S = 30.0
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 Post = Callable[[Callable[[], None]], object]
-
-
-def sync_file_system(fd: int) -> None:
-    """syncfs(2): everything on the file system that `fd` is on."""
-    if _libc.syncfs(fd) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def sync_all(log_dir: LogDir, targets: Mapping[PartitionLog, FlushTarget]) -> None:
     """Makes the files of all targets, which are in one directory, durable. OSError if one of them cannot be."""
-    if len(targets) > MANY and any(target.files for target in targets.values()):
+    groups = [target.files for target in targets.values() if target.files != ()]
+    if len(groups) > MANY or None in groups:
         directory = open_directory(log_dir.path)  # open for as long as the name lives
         sync_file_system(directory.fd)
         return
-    for target in targets.values():
-        for file in target.files:
+    for files in groups:
+        for file in files or ():
             os.fdatasync(file.fd)
 
 

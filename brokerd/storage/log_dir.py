@@ -21,6 +21,7 @@ from pathlib import Path
 import javaproperties
 
 from brokerd.storage import checkpoint
+from brokerd.storage.deferred_sync import with_sync
 from brokerd.storage.errors import LogDirError
 from brokerd.storage.file_range import OpenFile, sync_directory
 from kafka_wire.ids import TopicPartition
@@ -214,7 +215,8 @@ class LogDir:
     ) -> dict[TopicPartition, int]:
         new = dict(offsets)
         if new != old or not (self.path / name).exists():
-            checkpoint.write_offsets(self.path / name, new)
+            with with_sync():
+                checkpoint.write_offsets(self.path / name, new)
         return new
 
 

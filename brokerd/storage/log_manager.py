@@ -345,8 +345,11 @@ class LogManager:
 
     # ---- stopping
 
-    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Flushes everything, stores the checkpoints and the clean-shutdown marker, lets go of the directories."""
+    def close(self, high_watermarks: Mapping[TopicPartition, int]) -> list[str]:
+        """Flushes everything, stores the checkpoints and the clean-shutdown marker, lets go of the directories.
+
+        Returns what went wrong: a directory that failed gets no marker, and the next start will look at its logs.
+        """
         self.high_watermarks.update(high_watermarks)
         self._remover.stop()
         for log_dir in self.dirs:
@@ -354,8 +357,9 @@ class LogManager:
                 try:
                     self._close_dir(log_dir)
                 except (OSError, StorageError) as problem:
-                    self.dir_failed(log_dir, problem)  # no marker: the next start will look
+                    self.dir_failed(log_dir, problem)
             log_dir.unlock()
+        return [log_dir.problem for log_dir in self.dirs if not log_dir.online]
 
     def _close_dir(self, log_dir: LogDir) -> None:
         logs = self._logs_in(log_dir)

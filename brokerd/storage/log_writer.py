@@ -34,6 +34,7 @@ from kafka_wire.ids import TopicPartition
 PREFIX_SIZE = 16
 PARTS_OF_BATCH = 2  # in the queue: the first 16 bytes, which the leader replaces, and the rest
 FLUSHED = "flushed"
+MANY_SEGMENTS = 16  # unflushed ones, above which it is not worth while to open each of their files
 
 _new = tuple.__new__
 
@@ -53,10 +54,13 @@ class Appended(NamedTuple):
 
 
 class FlushTarget(NamedTuple):
-    """What is to be synced so that everything below `end` is durable. Valid as long as the log is not cut."""
+    """What is to be synced so that everything below `end` is durable. Valid as long as the log is not cut.
+
+    `files` is None if there are so many that the whole file system is to be synced.
+    """
 
     end: int
-    files: tuple[OpenFile, ...]
+    files: tuple[OpenFile, ...] | None
     segments_created: int
     cuts: int
 
@@ -347,10 +351,12 @@ class LogWriter:
 
     def flush_target(self) -> FlushTarget:
         """The files to sync so that everything written is durable; give it to `flush_done` after that."""
-        files: tuple[OpenFile, ...] = (self._segments.active.file.open(),)
-        if self._unflushed_sealed or self._created != self._created_synced:
+        files: tuple[OpenFile, ...] | None = (self._segments.active.file.open(),)
+        if len(self._unflushed_sealed) > MANY_SEGMENTS:
+            files = None
+        elif self._unflushed_sealed or self._created != self._created_synced:
             sealed = [file for segment in self._unflushed_sealed for file in segment.files()]
-            files = (*sealed, *files, open_directory(self.directory))
+            files = (*sealed, self._segments.active.file.open(), open_directory(self.directory))
         return _new(FlushTarget, (self.written_end, files, self._created, self._cuts))
 
     def flush_done(self, target: FlushTarget) -> bool:

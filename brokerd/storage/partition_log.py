@@ -13,7 +13,7 @@ from pathlib import Path
 from brokerd.storage import epochs, retention, snapshots
 from brokerd.storage.epochs import EpochHistory
 from brokerd.storage.errors import storage_error
-from brokerd.storage.file_range import FilePool, FileRange, sync_directory
+from brokerd.storage.file_range import FilePool, FileRange, sync_directory, sync_file_system
 from brokerd.storage.log_dir import LogDir
 from brokerd.storage.log_writer import Appended, FlushTarget, LogWriter, clock_ms
 from brokerd.storage.producer_state import ProducerState
@@ -56,6 +56,7 @@ class PartitionLog(LogWriter):
         self._producer_expiration_ms = producer_expiration_ms
         self._retired: list[tuple[int, list[str]]] = []  # (since when, files)
         self._snapshot = -1  # offset of the one that is not a segment's
+        self._prepared = log_end  # the end at the last checkpoint
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.tp})"
@@ -98,6 +99,11 @@ class PartitionLog(LogWriter):
         """R23: (the largest known epoch up to `epoch`, where it ends); (-1, -1) if that is not known."""
         return self._epochs.end_offset(epoch, self.log_end)
 
+    @property
+    def last_record_epoch(self) -> int:
+        """Epoch of the last record; -1 if there is none. An epoch that was started and wrote nothing is not it."""
+        return self._epochs.before(self.log_end) if self.log_end > self.log_start else -1
+
     def _store_epochs(self, before: list[tuple[int, int]]) -> None:
         try:
             epochs.store(self.directory, self._epochs)
@@ -138,6 +144,33 @@ class PartitionLog(LogWriter):
         self._retired.append((clock_ms(), gone))
         self._ends_at(end)
 
+    def restart_at(self, offset: int) -> None:
+        """Drops everything: the log starts and ends at `offset`. For a follower whose leader has nothing that this
+        log could go on from (R9). Durable when it returns."""
+        self.write()
+        try:
+            segments, gone = self._segments, list[str]()
+            self.log_dir.lower(self.tp, min(offset, self.log_start))
+            self._cuts += 1
+            segments.forget_places()
+            while len(segments):
+                gone += segments.drop_last().retire(self._pool)
+            segment = Segment(f"{self.directory}/{offset:020d}", offset, self._pool, 0, clock_ms())
+            segment.create()
+            segments.add(segment)
+            sync_directory(self.directory)
+            self._retired.append((clock_ms(), gone))
+            self._epochs.entries = []
+            epochs.store(self.directory, self._epochs)
+            for number in snapshots.offsets(self.directory):
+                snapshots.remove(self.directory, number)
+            self._snapshot = -1
+            self._unflushed_sealed = []
+            self.log_start = self.flushed = offset
+            self._ends_at(offset)
+        except OSError as problem:
+            raise storage_error(problem, f"starting {self.tp} anew at {offset}") from problem
+
     def _cutting_point(self, offset: int) -> tuple[int, int, int]:
         """(segment, position, offset) where the log is to end so that it holds nothing of `offset` or more."""
         number = self._segments.number_of(offset)
@@ -152,6 +185,7 @@ class PartitionLog(LogWriter):
 
     def _ends_at(self, end: int) -> None:
         self.log_end = self.written_end = end
+        self._prepared = -1
         self.flushed = min(self.flushed, end)
         self.log_start = min(self.log_start, end)
         self.size = self._segments.size
@@ -235,8 +269,11 @@ class PartitionLog(LogWriter):
     def prepare_checkpoint(self) -> None:
         """Stores what makes the next start quick: index entries, and a snapshot of producers."""
         self.write()
+        if self._prepared == self.log_end:
+            return
         self._segments.active.store_indexes()
-        if self._snapshot != self.log_end and (self._producers.producers or self._snapshot >= 0):
+        self._prepared = self.log_end
+        if self._producers.producers or self._snapshot >= 0:
             snapshots.store(self.directory, self.log_end, self._producers.producers)
             if self._snapshot >= 0 and all(one.base_offset != self._snapshot for one in self._segments.segments):
                 with contextlib.suppress(OSError):
@@ -248,7 +285,10 @@ class PartitionLog(LogWriter):
         self.write()
         target = self.flush_target()
         try:
-            for file in target.files:
+            if target.files is None:
+                active = self._segments.active.file.open()
+                sync_file_system(active.fd)
+            for file in target.files or ():
                 os.fsync(file.fd)
         except OSError as problem:
             raise storage_error(problem, f"flushing {self.tp}") from problem
@@ -262,7 +302,8 @@ class PartitionLog(LogWriter):
         target = self.flush_target()
         if active.offsets.is_held:
             active.seal()
-            target = target._replace(files=(*target.files, *active.files()))
+            if target.files is not None:
+                target = target._replace(files=(*target.files, *active.files()))
         elif self._dirty_since_ms is None:
             target = target._replace(files=())
         if not snapshots.path_of(self.directory, self.log_end).exists():

@@ -16,9 +16,9 @@ from brokerd.storage import epochs, snapshots
 from brokerd.storage.checkpoint import BadCheckpoint
 from brokerd.storage.epochs import EpochHistory
 from brokerd.storage.errors import LogDamaged
-from brokerd.storage.file_range import FilePool, sync_directory
+from brokerd.storage.file_range import FilePool, sync_directory, sync_file_system
 from brokerd.storage.log_dir import LogDir
-from brokerd.storage.log_writer import clock_ms
+from brokerd.storage.log_writer import MANY_SEGMENTS, clock_ms
 from brokerd.storage.partition_log import PRODUCER_EXPIRATION_MS, PartitionLog
 from brokerd.storage.segment import (
     DELETED_SUFFIX,
@@ -223,14 +223,20 @@ def _drop_from(opening: _Opening, first: Segment, why: str) -> None:
 
 
 def _sync(opening: _Opening, scanned: list[Segment]) -> None:
+    """Makes what was scanned durable, indexes included. A new log has only names, whose sync may be deferred."""
+    last = opening.segments[-1]
+    scanned = [segment for segment in scanned if segment.size and segment in opening.segments]
+    last.store_indexes()
     for segment in scanned:
-        if segment in opening.segments:
-            if segment is opening.segments[-1]:
-                segment.store_indexes()
-            else:
-                segment.seal()
-            for file in segment.files():
-                os.fsync(file.fd)
+        if segment is not last:
+            segment.seal()
+    if len(scanned) > MANY_SEGMENTS:
+        file = last.file.open()
+        sync_file_system(file.fd)
+        return
+    for segment in scanned:
+        for file in segment.files():
+            os.fsync(file.fd)
     sync_directory(opening.directory)
 
 

@@ -152,6 +152,15 @@ class Segment:
 
     # ---- looking up
 
+    def walk_start(self, entry: tuple[int, int] | None) -> int:
+        """The position of an index entry, if the log has that very batch there; else the beginning."""
+        if entry is not None:
+            with contextlib.suppress(CorruptMessage):
+                head = next(self.file.heads(entry[1]), None)
+                if head is not None and head[3] == self.base_offset + entry[0]:
+                    return entry[1]
+        return 0
+
     def find(self, offset: int) -> tuple[int, int, int, int]:
         """(position, size, base offset, last offset) of the first batch that ends at or after `offset`.
 

@@ -205,7 +205,8 @@ def _highest_below(segment: Segment, end_offset: int) -> tuple[int, int]:
     entry = segment.offsets.last_up_to(end_offset - 1 - segment.base_offset)
     begin, best = 0, (-1, segment.base_offset)
     if entry is not None:
-        begin = entry[1]
+        begin = segment.walk_start(entry)
+    if entry is not None and begin == entry[1]:
         best = segment.times.highest_up_to(segment.base_offset + entry[0]) or best
     for _, header in segment.file.headers(begin):
         if header.base_offset >= end_offset:

@@ -29,14 +29,14 @@ def path_of(directory: Path, offset: int) -> Path:
 
 def store(directory: Path, offset: int, producers: Mapping[int, Producer]) -> None:
     """Writes a snapshot."""
-    path = path_of(directory, offset)
-    temporary = path.with_name(path.name + ".tmp")
+    path = f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
     try:
-        temporary.write_bytes(encode_snapshot(producers))
-        os.replace(temporary, path)
+        with open(path + ".tmp", "wb") as file:
+            file.write(encode_snapshot(producers))
+        os.replace(path + ".tmp", path)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(path + ".tmp")
         raise
 
 
@@ -103,7 +103,7 @@ def _tail(segments: Sequence[Segment], until: int, now_ms: int) -> ProducerState
     state = ProducerState()
     segment = next((one for one in reversed(segments) if one.base_offset < until), None)
     if segment is not None and segment.size:
-        begin = segment.offsets.batch_before(max(segment.size - REFILL_BYTES, 0))
+        begin = segment.walk_start(segment.offsets.last_up_to(max(segment.size - REFILL_BYTES, 0), 1))
         first = next(segment.file.heads(begin))[2]
         replay(state, [segment], first, until, now_ms)
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -192,7 +193,12 @@ def test_flush_times_are_told_once_a_flush_was_counted() -> None:
 
 
 def test_process_metrics_come_along() -> None:
-    assert _scrape(_broker(), Metrics())["process_resident_memory_bytes",] > 0
+    found = _scrape(_broker(), Metrics())
+    assert 1 << 20 < found["process_resident_memory_bytes",] < found["process_virtual_memory_bytes",]
+    assert 0 <= time.time() - found["process_start_time_seconds",] < 24 * 3600
+    assert found["process_cpu_seconds_total",] > 0
+    assert found["process_max_fds",] >= found["process_open_fds",]
+    assert any(name[0] == "python_gc_collections_total" for name in found)
 
 
 def test_labels_are_escaped() -> None:

@@ -14,7 +14,10 @@ GROUPS: tuple[tuple[str, tuple[families.Family, ...]], ...] = (
     ("The cluster, told by the controller", (*families.CONTROLLER, families.BROKER_INFO, families.TOPIC_PARTITIONS)),
     ("Partitions, told by their leader", (*families.LED, *families.STATE)),
     ("Logs on this broker", families.LOG),
-    ("The process", (families.LONGEST_TURN, families.TURNS, families.WAITED, *families.WATCHED.values())),
+    (
+        "The process",
+        (families.LONGEST_TURN, families.TURNS, families.WAITED, *families.WATCHED.values(), *families.PROCESS),
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import ClassVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -15,11 +16,10 @@ READ_SECONDS = 15.0
 class AioKafka:
     """Each call runs a loop of its own."""
 
-    name = "aiokafka"
-    writes = CODECS
-    sets_timestamps = True
-    sets_headers = True
-    line_bound = False
+    name: ClassVar[str] = "aiokafka"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = True
+    line_bound: ClassVar[bool] = False
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""

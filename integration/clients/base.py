@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import attrs
 
@@ -35,12 +35,11 @@ class Received:
 class Client(Protocol):
     """A third-party client. The capabilities say which fields its command line or API can carry at all."""
 
-    name: str
-    writes: Sequence[str]
+    name: ClassVar[str]
+    writes: ClassVar[Sequence[str]]
     """Codecs it can write with."""
-    sets_timestamps: bool
-    sets_headers: bool
-    line_bound: bool
+    sets_timestamps: ClassVar[bool]
+    line_bound: ClassVar[bool]
     """Fields are text of one line and none is empty (console programs)."""
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
@@ -16,11 +16,10 @@ READ_SECONDS = 15.0
 class ConfluentKafka:
     """Producer idempotent, as most users run it."""
 
-    name = "confluent-kafka"
-    writes = CODECS
-    sets_timestamps = True
-    sets_headers = True
-    line_bound = False
+    name: ClassVar[str] = "confluent-kafka"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = True
+    line_bound: ClassVar[bool] = False
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""

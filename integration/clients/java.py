@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from integration import tools
 from integration.clients.base import CODECS, Headers, Received, Record
@@ -16,11 +17,10 @@ _FIELD, _HEADER, _END = "<field>", "<header>", "<end>"
 class JavaConsole:
     """Null is written as a marker; it chooses no partition, so topics have one."""
 
-    name = "java"
-    writes = CODECS
-    sets_timestamps = False
-    sets_headers = True
-    line_bound = True
+    name: ClassVar[str] = "java"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = False
+    line_bound: ClassVar[bool] = True
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""
@@ -31,7 +31,9 @@ class JavaConsole:
         lines = []
         for record in records:
             headers = ",".join(f"{name}:{'' if value is None else value.decode()}" for name, value in record.headers)
-            lines.append(b"\t".join([headers.encode() or _NULL.encode(), _field(record.key) + b"|" + _field(record.value)]))
+            lines.append(
+                b"\t".join([headers.encode() or _NULL.encode(), _field(record.key) + b"|" + _field(record.value)])
+            )
         tools.run_java(PRODUCER, *arguments, stdin=b"\n".join(lines) + b"\n")
         return None
 
@@ -39,7 +41,12 @@ class JavaConsole:
         """See base.Client."""
         arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest"]
         arguments += ["--max-messages", str(count), "--timeout-ms", "20000"]
-        properties = {"key.separator": _FIELD, "headers.separator": _HEADER, "line.separator": _END, "null.literal": _NULL}
+        properties = {
+            "key.separator": _FIELD,
+            "headers.separator": _HEADER,
+            "line.separator": _END,
+            "null.literal": _NULL,
+        }
         shown = {f"print.{part}": "true" for part in ("timestamp", "offset", "headers", "key", "value")}
         for name, value in (properties | shown).items():
             arguments += ["--property", f"{name}={value}"]

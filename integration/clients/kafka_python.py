@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import ClassVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -15,11 +16,10 @@ READ_SECONDS = 15.0
 class KafkaPython:
     """Its producer with its defaults but for the codec."""
 
-    name = "kafka-python"
-    writes = CODECS
-    sets_timestamps = True
-    sets_headers = True
-    line_bound = False
+    name: ClassVar[str] = "kafka-python"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = True
+    line_bound: ClassVar[bool] = False
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from integration import tools
 from integration.clients.base import CODECS, Received, Record
@@ -25,11 +25,10 @@ def call(bootstrap: str, command: str, timeout: float = 60.0, **arguments: Any) 
 class KafkaJs:
     """Its consumer cannot do without a group, so reading fetches through its broker connection (see the program)."""
 
-    name = "kafkajs"
-    writes = CODECS
-    sets_timestamps = True
-    sets_headers = True
-    line_bound = False
+    name: ClassVar[str] = "kafkajs"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = True
+    line_bound: ClassVar[bool] = False
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 from integration import tools
 from integration.clients.base import CODECS, Headers, Received, Record
@@ -14,11 +15,10 @@ _KEY_SEPARATOR = "|"
 class Kcat:
     """It takes one set of headers for a whole run, so records are sent in runs of equal headers."""
 
-    name = "kcat"
-    writes = CODECS
-    sets_timestamps = False
-    sets_headers = True
-    line_bound = True
+    name: ClassVar[str] = "kcat"
+    writes: ClassVar[Sequence[str]] = CODECS
+    sets_timestamps: ClassVar[bool] = False
+    line_bound: ClassVar[bool] = True
 
     def write(self, bootstrap: str, topic: str, records: Sequence[Record], codec: str) -> list[int] | None:
         """See base.Client."""
@@ -34,7 +34,7 @@ class Kcat:
     def read(self, bootstrap: str, topic: str, count: int) -> list[Received]:
         """See base.Client."""
         command = [tools.kcat(), "-C", "-q", "-b", bootstrap, "-t", topic, "-p", "0", "-o", "beginning"]
-        # Lengths come first, so that the fields may hold any byte; -1 is null. Headers have none: kcat shows them as text.
+        # Lengths come first, so that the fields may hold any byte; -1 is null. Headers are text.
         command += ["-c", str(count), "-f", "%o %T %K %S %h<end>%k%s"]
         return list(_parse(tools.run(command, timeout=30).stdout))
 

@@ -83,7 +83,9 @@ class Scene:
     def sync(self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> int:
         """A sync in the current generation; its token."""
         token = self.token()
-        self.play(Sync(token, member_id, **{"generation": self.group.generation, **fields}, assignments=assignments or {}))
+        self.play(
+            Sync(token, member_id, **{"generation": self.group.generation, **fields}, assignments=assignments or {})
+        )
         return token
 
     def heartbeat(self, member_id: str, **fields: Any) -> int:
@@ -152,7 +154,6 @@ def pair() -> Scene:
 
 def assign(scene: Scene) -> None:
     """Everybody of a fixed generation gets an assignment that bears its name."""
-    assert scene.group.state is State.COMPLETING
     leader = scene.group.leader
     assert leader is not None
     for member in scene.group.members:

@@ -16,7 +16,7 @@ from brokerd.groups.placement import java_hash, slot_of
         ("a", 97),
         ("hello", 99162322),
         ("polygenelubricants", -(2**31)),
-        ("my-group", 1267264034),
+        ("my-group", -1906497762),
         ("\U0001f600", 1772899),
     ],
 )

@@ -37,6 +37,7 @@ class FakeLog:
         self.log_start = start
         self.log_end = self.written_end = self.flushed = end
         self.size = 100 * (end - start)
+        self.latest_epoch = -1
         self.by_time: list[tuple[int, int, int]] = []
         self.advance_problem: Exception | None = None
 

@@ -84,3 +84,16 @@ def test_damaged_history_is_named(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
     with pytest.raises(BadCheckpoint, match="leader-epoch-checkpoint"):
         epochs.load(tmp_path)
+
+
+def test_copies_of_an_older_epoch_keep_its_start_when_a_leader_that_wrote_nothing_becomes_a_follower() -> None:
+    """It had stored epoch 5 at its end (R21); what it then copies from its successor may be of the epoch before."""
+    history = EpochHistory([(1, 0), (3, 40), (5, 90)])
+    assert history.assign(3, 90)
+    assert history.entries == [(1, 0), (3, 40)]
+
+
+def test_epoch_of_the_last_record_is_not_one_that_wrote_nothing() -> None:
+    """What a follower tells its leader is the epoch of a record that it has."""
+    history = EpochHistory([(1, 0), (3, 40), (5, 90)])
+    assert [history.before(end) for end in (0, 1, 40, 41, 90, 91)] == [-1, 1, 1, 3, 3, 5]

@@ -12,6 +12,7 @@ from queue import Queue
 import pytest
 
 from brokerd.storage import flusher as flusher_module
+from brokerd.storage.file_range import sync_file_system
 from brokerd.storage.flusher import MANY, Flusher
 from brokerd.storage.log_dir import LogDir
 from brokerd.storage.partition_log import PartitionLog
@@ -113,7 +114,7 @@ def test_V9_many_dirty_logs_are_one_sync_of_the_file_system(home: Home, monkeypa
     logs = [home.log(TP._replace(partition=number)) for number in range(MANY + 1)]
     blocked, go_on = threading.Event(), threading.Event()
     whole: list[int] = []
-    real = flusher_module.sync_file_system
+    real = sync_file_system
 
     def noted(fd: int) -> None:
         whole.append(fd)
@@ -201,6 +202,23 @@ def test_full_segment_of_a_replicated_topic_is_flushed_in_the_background(home: H
     assert log.is_flush_due()
     log.flush()
     assert not log.is_flush_due()
+
+
+def test_many_unflushed_segments_are_one_sync_and_few_open_files(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of full segments must not use up the file descriptors."""
+    home.settings(segment_bytes=100, durability="replicated")
+    log = home.log()
+    append(log, *[batch(str(number)) for number in range(200)])
+    target = log.flush_target()
+    assert target.files is None
+    loop = Loop()
+    loop.flusher.request(log)
+    loop.run_one()
+    assert log.flushed == 200
+    target = log.flush_target()
+    assert target.files is not None
+    assert len(target.files) == 1
+    loop.flusher.stop()
 
 
 def test_flush_of_a_log_that_was_cut_meanwhile_means_nothing(home: Home) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from brokerd.storage import checkpoint
+from brokerd.storage.deferred_sync import without_sync
 from brokerd.storage.errors import LogDirError
 from brokerd.storage.log_manager import LogManager
 from brokerd.storage.test.kit import NOW, SMALL, TOPIC_ID, TP, Home, append, batch, broker_config, read_all, values
@@ -212,6 +214,34 @@ def test_full_disk_at_creation_leaves_nothing_behind(home: Home, monkeypatch: py
     monkeypatch.undo()
     assert home.manager.dirs[0].online
     append(home.log(), batch("a"))
+
+
+def test_new_log_is_made_without_waiting_where_that_is_deferred(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand new partitions are synced together, not one by one."""
+    home.log()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with without_sync():
+        home.log(TP._replace(partition=1))
+    assert synced == []
+    home.log(TP._replace(partition=2))
+    assert synced
+
+
+def test_failed_close_leaves_no_marker_and_says_why(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next start looks at the logs."""
+    append(home.log(), batch("a"))
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    (problem,) = home.manager.close({})
+    monkeypatch.undo()
+    assert "Input/output error" in problem
+    assert not (home.paths[0] / ".kafka_cleanshutdown").exists()
+    home.start()
+    assert values(read_all(home.manager.logs[TP])) == ["a"]
 
 
 def test_damaged_checkpoint_is_reported_and_done_without(home: Home) -> None:

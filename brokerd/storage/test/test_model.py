@@ -14,6 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from brokerd.storage.test.kit import NOW, TP, Home, batch, read_all, segment_paths, sequenced, values
 
 
+RUN = st.lists(st.integers(1, 4), min_size=1, max_size=8)  # sizes of batches
+
+
 class LogModel(RuleBasedStateMachine):
     """`records` are all values that were written, `durable` how many of them a crash must leave."""
 
@@ -31,27 +34,32 @@ class LogModel(RuleBasedStateMachine):
         self.durable_sizes: dict[Path, int] = {}
         self.sequence = 0
         self.counter = 0
-        self.last_sent: tuple[int, int] | None = None
 
-    @rule(size=st.integers(1, 4), pad=st.integers(0, 200))
-    def append(self, size: int, pad: int) -> None:
-        made = []
-        for _ in range(size):
-            made.append(f"{self.counter}:" + "x" * pad)
-            self.counter += 1
-        done = self.log.append_as_leader(batch(*made, timestamp=NOW + self.counter), self.log.latest_epoch, NOW)
-        assert done.first_offset == len(self.records) + len(self.queued)
-        self.queued += made
+    @rule(sizes=RUN, pad=st.integers(0, 200), written=st.booleans())
+    def append(self, sizes: list[int], pad: int, written: bool) -> None:
+        for size in sizes:
+            made = [f"{self.counter + number}:" + "x" * pad for number in range(size)]
+            self.counter += size
+            sent = batch(*made, timestamp=NOW + self.counter)
+            assert self.log.append_as_leader(sent, self.log.latest_epoch, NOW).first_offset == self._next_offset()
+            self.queued += made
+        if written:
+            self.write()
 
-    @rule(size=st.integers(1, 3))
-    def append_in_sequence(self, size: int) -> None:
-        sent = sequenced(self.sequence, size)
-        done = self.log.append_as_leader(sent, self.log.latest_epoch, NOW)
-        assert (done.first_offset, done.duplicate) == (len(self.records) + len(self.queued), False)
-        again = self.log.append_as_leader(sent, self.log.latest_epoch, NOW)
-        assert (again.first_offset, again.duplicate) == (done.first_offset, True)
-        self.queued += [f"7/{number}" for number in range(self.sequence, self.sequence + size)]
-        self.sequence += size
+    @rule(sizes=RUN, written=st.booleans())
+    def append_in_sequence(self, sizes: list[int], written: bool) -> None:
+        for size in sizes:
+            sent, first = sequenced(self.sequence, size), self._next_offset()
+            for duplicate in (False, True):
+                done = self.log.append_as_leader(sent, self.log.latest_epoch, NOW)
+                assert (done.first_offset, done.duplicate) == (first, duplicate)
+            self.queued += [f"7/{number}" for number in range(self.sequence, self.sequence + size)]
+            self.sequence += size
+        if written:
+            self.write()
+
+    def _next_offset(self) -> int:
+        return len(self.records) + len(self.queued)
 
     @rule()
     def write(self) -> None:
@@ -91,13 +99,17 @@ class LogModel(RuleBasedStateMachine):
     def stop_and_start(self) -> None:
         self.write()
         self.home.stop()
+        assert self.home.manager.logs[TP].log_end == len(self.records)
         self._reopened()
-        self.durable = len(self.records)
-        self.durable_sizes = {path: path.stat().st_size for path in segment_paths(self.log)}
 
-    @rule(part=st.floats(0, 1), ordered=st.booleans(), garbage=st.binary(max_size=80))
-    def crash(self, part: float, ordered: bool, garbage: bytes) -> None:
+    @rule(tail=RUN, part=st.floats(0, 1), ordered=st.booleans(), garbage=st.binary(max_size=80))
+    def crash(self, tail: list[int], part: float, ordered: bool, garbage: bytes) -> None:
         """What is queued is lost, and bytes that were not flushed from anywhere on; in any order of files."""
+        self.append_in_sequence(tail, True)
+        self.append(tail, 20, True)
+        self._lose(part, ordered, garbage)
+
+    def _lose(self, part: float, ordered: bool, garbage: bytes) -> None:
         self.queued = []
         self.home.crash()
         losable = [
@@ -116,11 +128,23 @@ class LogModel(RuleBasedStateMachine):
             left = max(left - (size - kept), 0)
         self.home.start()
         assert not self.home.manager.offline
+        assert self.home.manager.logs[TP].log_end >= self.durable
         self._reopened()
 
+    @rule(part=st.floats(0, 1))
+    def cut_below_the_recovery_point_and_crash(self, part: float) -> None:
+        """The checkpoint must not promise more than the cut has left."""
+        self.flush()
+        self.checkpoint()
+        self.truncate(part)
+        self._lose(0.0, True, b"")
+
     def _reopened(self) -> None:
+        """A start flushes what it has found before anybody sees it."""
         self.log = self.home.manager.logs[TP]
         self._ends_at(self.log.log_end)
+        self.durable = len(self.records)
+        self.durable_sizes = {path: path.stat().st_size for path in segment_paths(self.log)}
 
     def _ends_at(self, end: int) -> None:
         assert end <= len(self.records)
@@ -148,18 +172,5 @@ class LogModel(RuleBasedStateMachine):
         shutil.rmtree(self.base, ignore_errors=True)
 
 
-class DurableCrash(LogModel):
-    """The same, where every crash must also leave what was flushed: checked right after it."""
-
-    @rule(garbage=st.binary(max_size=40))
-    def flush_and_crash(self, garbage: bytes) -> None:
-        self.flush()
-        before = len(self.records)
-        self.append(3, 50)
-        self.write()
-        self.crash(0.3, True, garbage)
-        assert len(self.records) >= before
-
-
-TestLogModel = DurableCrash.TestCase
+TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
