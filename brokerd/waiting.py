@@ -5,12 +5,11 @@ deadline. It knows no Kafka type; what "enough" means is the business of the cal
 with the things it watches and is told `finished` so that it can leave them.
 
 `Deadlines` is for waits of which thousands begin every second and almost none expires: they share one timer, and are
-noticed up to SWEEP_SECONDS late.
+noticed up to two SWEEP_SECONDS late.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -81,36 +80,37 @@ class Expiring(Protocol):
 
 
 class Deadlines:
-    """The deadlines of many things; those with the same time-out expire in the order of their coming."""
+    """The deadlines of many things. Adding one is an append: the clock is read only at the sweeps, which also let go of
+    what is done. So a deadline is noticed up to two sweeps late, and never early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[int, deque[tuple[float, Expiring]]] = {}
+        self._fresh: dict[float, list[Expiring]] = {}  # by time-out: added since the last sweep
+        self._aging: list[tuple[float, list[Expiring]]] = []  # (deadline, what is not done)
         self._swept = False
 
     def add(self, seconds: float, item: Expiring) -> None:
-        """Has `item` expire after `seconds`, at most SWEEP_SECONDS later, unless it is done by then."""
-        steps = int(max(seconds, 0.0) / SWEEP_SECONDS) + 1
-        queue = self._queues.get(steps)
-        if queue is None:
-            queue = self._queues[steps] = deque()
-        queue.append((self._clock.seconds() + seconds, item))
-        if not self._swept:
-            self._swept = True
-            self._clock.callLater(SWEEP_SECONDS, self._sweep)
+        """Has `item` expire after `seconds`, at most two SWEEP_SECONDS later, unless it is done by then."""
+        try:
+            self._fresh[seconds].append(item)
+        except KeyError:
+            self._fresh[seconds] = [item]
+            if not self._swept:
+                self._swept = True
+                self._clock.callLater(SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         now = self._clock.seconds()
-        for steps, queue in list(self._queues.items()):
-            while queue:
-                deadline, item = queue[0]
-                if not item.done:
-                    if deadline > now:
-                        break
-                    item.expire()
-                queue.popleft()
-            if not queue:
-                del self._queues[steps]
-        self._swept = bool(self._queues)
+        fresh, self._fresh = self._fresh, {}
+        aging, self._aging = self._aging + [(now + seconds, items) for seconds, items in fresh.items()], []
+        for deadline, items in aging:
+            left = [item for item in items if not item.done]
+            if deadline <= now:
+                for item in left:
+                    if not item.done:  # the end of another may have been the end of this one too
+                        item.expire()
+            elif left:
+                self._aging.append((deadline, left))
+        self._swept = bool(self._aging or self._fresh)
         if self._swept:
             self._clock.callLater(SWEEP_SECONDS, self._sweep)

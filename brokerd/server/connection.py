@@ -3,8 +3,9 @@
 Receiving: complete frames are handed over inside the received chunk, without a copy. An incomplete one goes into a
 buffer of its own that grows with what really arrived, so neither a peer that sends single bytes nor one that announces
 100 MB and sends nothing costs more than it sent (twice that, at worst).
+However much a peer sends, its requests are served for TURN_SECONDS at a time: then all others have their turn.
 Sending: answers are queued during the turn and leave at its end, one `send` per connection; file ranges go by
-`sendfile`. A turn sends at most WRITE_QUANTUM for one connection. While more than HIGH_WATER is queued, or the protocol
+`sendfile`, unless they are small enough for one `send` with the rest. A turn sends at most WRITE_QUANTUM for one connection. While more than HIGH_WATER is queued, or the protocol
 asks for it, no further request is read.
 """
 
@@ -17,6 +18,7 @@ import os
 import socket
 import struct
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet import main, tcp
@@ -43,9 +45,14 @@ JOIN_BELOW = 1 << 14
 """Parts that together are smaller are copied into one: cheaper than a vector for the kernel."""
 MAX_VECTOR = 512
 
+INLINE_BELOW = 1 << 15
+"""Answers up to this size are read from their files and sent with one call: three calls cost more than the copy."""
+TURN_SECONDS = 0.002
+
 _size = struct.Struct(">i").unpack_from
 _BY_PROTOCOL = 1
 _BY_HIGH_WATER = 2
+_BY_TURN = 4
 
 Ended = ConnectionLost | ConnectionDone | None
 
@@ -130,6 +137,7 @@ class BrokerConnection(tcp.Server):
         start, end = 0, len(data)
         received = self.protocol.frameReceived
         self._rest = b""
+        turn_ends = perf_counter() + TURN_SECONDS
         while end - start >= 4:
             (size,) = _size(data, start)
             if not MIN_FRAME <= size <= self._max_frame:
@@ -140,6 +148,10 @@ class BrokerConnection(tcp.Server):
             received(data, start + 4, stop)
             start = stop
             if self._paused or self.disconnecting or self._aborting or not self.connected:
+                break
+            if perf_counter() > turn_ends and end - start >= 4:
+                self._pause(_BY_TURN)
+                self.reactor.callLater(0, self._resume, _BY_TURN)
                 break
         if start < end and self.connected and not self.disconnecting:
             self._rest = data[start:]
@@ -241,9 +253,11 @@ class BrokerConnection(tcp.Server):
     # ---- sending
 
     def sendParts(self, parts: list[Any], size: int) -> None:
-        """Queues an answer of `size` bytes: bytes, memoryviews, and ranges (`fd`, `offset`, `count`)."""
+        """Queues an answer of `size` bytes: bytes, memoryviews, and ranges (`fd`, `offset`, `count`, `read`)."""
         if not self.connected:
             return
+        if size <= INLINE_BELOW and len(parts) > 1:
+            parts = self._inlined(parts, size)
         self._parts.extend(parts)
         self._queued += size
         if not self._sending:
@@ -251,6 +265,13 @@ class BrokerConnection(tcp.Server):
             self._outbox.add(self)
         if self._queued > HIGH_WATER and not self._paused & _BY_HIGH_WATER:
             self._pause(_BY_HIGH_WATER)
+
+    def _inlined(self, parts: list[Any], size: int) -> list[Any]:
+        """The parts as one; as they are if a file turns out to be shorter (to send them will then end the connection)."""
+        whole = b"".join(
+            [part if isinstance(part, (bytes, memoryview, bytearray)) else part.read() for part in parts]
+        )
+        return [whole] if len(whole) == size else parts
 
     def flush(self) -> None:
         """The end of the turn: sends what the socket takes; the reactor sees to the rest and to errors."""

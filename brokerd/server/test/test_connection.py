@@ -31,6 +31,9 @@ class Range:
         self.offset = offset
         self.count = count
 
+    def read(self) -> bytes:
+        return os.pread(self.fd, self.count, self.offset)
+
     def __len__(self) -> int:
         return self.count
 
@@ -372,3 +375,31 @@ def test_an_idle_connection_is_closed_and_an_active_one_is_not(bench: Bench) -> 
         bench.port.close_idle()
     bench.until(lambda: silent.lost)
     assert not talking.lost
+
+
+def test_one_talkative_connection_leaves_turns_to_the_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many requests in one chunk are served a slice at a time, in order, and none is lost."""
+    monkeypatch.setattr(connection, "TURN_SECONDS", 0.0)  # one request a turn
+    flood, flooded = bench.accepted()
+    modest, served = bench.accepted()
+    sent = [b"request-%03d" % n for n in range(50)]
+    bench.send(flood, b"".join(map(frame, sent)))
+    bench.until(lambda: bool(flooded.frames))
+    bench.send(modest, frame(b"only one"))
+    bench.until(lambda: bool(served.frames))
+    assert len(flooded.frames) < len(sent)
+    bench.until(partial(_has, flooded, len(sent)))
+    assert flooded.frames == sent
+
+
+def test_small_answer_with_a_range_is_sent_in_one_piece(bench: Bench, tmp_path: Path) -> None:
+    """Small ranges are read; larger ones are left to sendfile. The peer sees the same bytes."""
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(256)) * 400)
+    client, protocol = bench.accepted()
+    with path.open("rb") as file:
+        for count in (100, connection.INLINE_BELOW, connection.INLINE_BELOW + 1):
+            parts = [b"head", Range(file.fileno(), 7, count), b"tail"]
+            protocol.transport.sendParts(parts, count + 8)
+            expected = b"head" + path.read_bytes()[7 : 7 + count] + b"tail"
+            assert bench.receive(client, len(expected)) == expected
