@@ -51,7 +51,7 @@ def confluent(strategy: str, bootstrap: str, group: str, topic: str, instance: s
         message = consumer.poll(0.1)
         if message is not None:
             error = message.error()
-            _tell(f"!error {error.name()}" if error else message.value().decode())
+            _tell(f"!error {error.name()}" if error else (message.value() or b"").decode())
         if consumer.assignment() != seen:
             seen = consumer.assignment()
             _assigned(seen)

@@ -1,5 +1,8 @@
 """What clients rely on beyond single calls: long polls, limits, errors, idempotence, timestamps, topics on demand."""
 
+# The types of confluent-kafka name few of its exports.
+# mypy: disable-error-code="attr-defined"
+
 from __future__ import annotations
 
 import threading
@@ -8,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonTopicPartition
 
@@ -18,13 +22,14 @@ from integration.clients.kafka_python import KafkaPython
 from integration.conftest import BrokerFactory, fresh_name
 from integration.processes import AnyBroker
 from integration.raw import RawConnection
-from kafka_wire.apis import Api
+from kafka_wire.apis import SPOKEN, Api
 from kafka_wire.batches import walk
 from kafka_wire.records import Record as WireRecord
 from kafka_wire.records import decode_batches, encode_batch
 from kafka_wire.schema.api_versions import ApiVersionsRequest
 from kafka_wire.schema.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.schema.init_producer_id import InitProducerIdRequest
+from kafka_wire.schema.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafka_wire.schema.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.schema.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -352,3 +357,107 @@ def test_producer_and_consumer_at_the_same_time_lose_nothing(broker: AnyBroker) 
     assert producer.flush(30) == 0
     follower.join(60)
     assert seen == {partition: [b"%d" % number for number in range(partition, count, 3)] for partition in seen}
+
+
+def test_list_offsets_0_answers_in_its_old_way(broker: AnyBroker, topic: str) -> None:
+    """Burrow of Debian still asks so: a list of offsets, newest first."""
+    if 0 not in _versions(broker, Api.LIST_OFFSETS):
+        pytest.skip("this broker does not speak ListOffsets 0")
+    KafkaPython().write(broker.bootstrap, topic, [Record(None, b"x")] * 5, "none")
+    with RawConnection(broker.host, broker.port) as connection:
+
+        def offsets(timestamp: int) -> list[int]:
+            partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=1)
+            request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(partition,)),))
+            answer = connection.ask(Api.LIST_OFFSETS, 0, request).topics[0].partitions[0]
+            assert answer.error_code == 0
+            return list(answer.old_style_offsets)
+
+        assert offsets(-1) == [5]
+        assert offsets(-2) == [0]
+
+
+def _versions(broker: AnyBroker, api: Api) -> range:
+    with RawConnection(broker.host, broker.port) as connection:
+        answer = connection.ask(Api.API_VERSIONS, 0, ApiVersionsRequest())
+    (found,) = (entry for entry in answer.api_keys if entry.api_key == api)
+    return range(found.min_version, found.max_version + 1)
+
+
+def test_every_version_of_produce_and_fetch_carries_the_same_records(broker: AnyBroker) -> None:
+    """One record by each version of Produce; each version of Fetch reads them all, by name or by topic id."""
+    name = fresh_name("versions")
+    create_topic(broker.bootstrap, name)
+    produce_versions = [version for version in _versions(broker, Api.PRODUCE) if version in _spoken(Api.PRODUCE)]
+    with RawConnection(broker.host, broker.port) as connection:
+        for version in produce_versions:
+            answer = connection.ask(Api.PRODUCE, version, produce(name, plain_batch(b"%d" % version)))
+            assert only_partition(answer).error_code == 0, f"Produce {version}"
+        described = connection.ask(Api.METADATA, 12, MetadataRequest(topics=(MetadataRequestTopic(name=name),)))
+        topic_id = described.topics[0].topic_id
+        for version in _versions(broker, Api.FETCH):
+            if version not in _spoken(Api.FETCH):
+                continue
+            partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            wanted = FetchTopic(topic=name, topic_id=topic_id, partitions=(partition,))
+            answer = connection.ask(Api.FETCH, version, FetchRequest(max_wait_ms=0, topics=(wanted,)))
+            values = [record.value for record in decode_batches(bytes(only_partition(answer).records))]
+            assert values == [b"%d" % sent for sent in produce_versions], f"Fetch {version}"
+
+
+def _spoken(api: Api) -> range:
+    return range(SPOKEN[api][0], SPOKEN[api][1] + 1)
+
+
+def test_topic_made_again_has_a_new_id_and_no_old_records(broker: AnyBroker, topic: str) -> None:
+    """What was deleted does not come back, and a fetch by the old id is refused."""
+    KafkaPython().write(broker.bootstrap, topic, [Record(None, b"old")] * 3, "none")
+    question = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+    with RawConnection(broker.host, broker.port) as connection:
+        old_id = connection.ask(Api.METADATA, 12, question).topics[0].topic_id
+        client = admin_client(broker.bootstrap)
+        client.delete_topics([topic], operation_timeout=30)[topic].result(30)
+        _create_again(broker, topic)
+        assert connection.ask(Api.METADATA, 12, question).topics[0].topic_id != old_id
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        by_id = FetchRequest(max_wait_ms=0, topics=(FetchTopic(topic_id=old_id, partitions=(partition,)),))
+        assert only_partition(connection.ask(Api.FETCH, 13, by_id)).error_code == 100
+    assert KafkaPython().write(broker.bootstrap, topic, [Record(None, b"new")], "none") == [0]
+    assert [record.value for record in KafkaPython().read(broker.bootstrap, topic, 1)] == [b"new"]
+
+
+def _create_again(broker: AnyBroker, topic: str) -> None:
+    """As soon as the broker lets it: Kafka deletes in the background and refuses the name until it is done."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return create_topic(broker.bootstrap, topic)
+        except KafkaException as problem:
+            assert problem.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            assert time.monotonic() < deadline, "the topic is not gone"
+            time.sleep(0.05)
+
+
+def test_retention_by_size_deletes_whole_old_segments(broker: AnyBroker) -> None:
+    """The setting is taken live: the earliest offset moves, the newest records stay."""
+    name = fresh_name("retention")
+    create_topic(broker.bootstrap, name, config={"segment.bytes": "50000", "file.delete.delay.ms": "100"})
+    for _ in range(10):
+        KafkaPython().write(broker.bootstrap, name, [Record(None, b"x" * 9000)] * 5, "none")
+    client = admin_client(broker.bootstrap)
+    change = ConfigEntry("retention.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
+    client.incremental_alter_configs([resource])[resource].result(30)
+
+    consumer: Any = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    try:
+        deadline = time.monotonic() + 40
+        low, high = 0, 0
+        while low == 0:
+            assert time.monotonic() < deadline, "nothing was deleted"
+            time.sleep(0.2)
+            low, high = consumer.get_watermark_offsets(TopicPartition(name, 0), timeout=10)
+        assert high == 50
+        assert 50 - low >= 100_000 // 9100 - 1, "more was deleted than the setting says"
+    finally:
+        consumer.close()

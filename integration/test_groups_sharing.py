@@ -116,5 +116,5 @@ def test_second_process_with_the_same_instance_fences_the_first(bootstrap: str, 
         wait_for(
             "the older one is fenced",
             older.lines,
-            lambda seen: any("FENCED" in line for line in seen),
+            lambda seen: any("fenced" in line for line in seen),
         )

@@ -2,11 +2,11 @@
 
 Receiving: complete frames are handed over inside the received chunk, without a copy. An incomplete one goes into a
 buffer of its own that grows with what really arrived, so neither a peer that sends single bytes nor one that announces
-100 MB and sends nothing costs more than it sent (twice that, at worst).
-However much a peer sends, its requests are served for TURN_SECONDS at a time: then all others have their turn.
+100 MB and sends nothing costs more than it sent (twice that, at worst). However much a peer sends, its requests are
+served for TURN_SECONDS at a time: then all others have their turn.
 Sending: answers are queued during the turn and leave at its end, one `send` per connection; file ranges go by
-`sendfile`, unless they are small enough for one `send` with the rest. A turn sends at most WRITE_QUANTUM for one connection. While more than HIGH_WATER is queued, or the protocol
-asks for it, no further request is read.
+`sendfile`, unless they are small enough for one `send` with the rest. A turn sends at most WRITE_QUANTUM for one
+connection. While more than HIGH_WATER is queued, or the protocol asks for it, no further request is read.
 """
 
 # Twisted's transports have no types for these calls.
@@ -267,7 +267,7 @@ class BrokerConnection(tcp.Server):
             self._pause(_BY_HIGH_WATER)
 
     def _inlined(self, parts: list[Any], size: int) -> list[Any]:
-        """The parts as one; as they are if a file turns out to be shorter (to send them will then end the connection)."""
+        """The parts as one; as they are if a file turns out to be shorter (sending them will then end the connection)."""
         whole = b"".join(
             [part if isinstance(part, (bytes, memoryview, bytearray)) else part.read() for part in parts]
         )

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from brokerd.storage.test.kit import NOW, TP, Home, batch, read_all, segment_paths, sequenced, values
 
-
 RUN = st.lists(st.integers(1, 4), min_size=1, max_size=8)  # sizes of batches
 
 
@@ -173,4 +172,4 @@ class LogModel(RuleBasedStateMachine):
 
 
 TestLogModel = LogModel.TestCase
-TestLogModel.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestLogModel.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
