@@ -122,6 +122,12 @@ class BrokerConfig:
     producer_id_expiration_ms: int
     given: Mapping[str, str] = attrs.field(factory=dict, eq=False, hash=False)
     """What the user wrote, by today's names: the rest are defaults."""
+    written: Mapping[str, str] = attrs.field(factory=dict, eq=False, hash=False)
+    """The same, each in the unit in which it was written."""
+    cluster_wide: Mapping[str, str] = attrs.field(factory=dict, eq=False, hash=False)
+    """Settings of all brokers that were made while they ran; see `dynamic_config`."""
+    own: Mapping[str, str] = attrs.field(factory=dict, eq=False, hash=False)
+    """Settings of this broker that were made while it ran; they win over `cluster_wide`."""
 
 
 def read_text(text: str) -> dict[str, str]:
@@ -155,7 +161,16 @@ def load(properties: Mapping[str, str], overrides: Mapping[str, str] | None = No
         raise ConfigError("log.dirs", "must name at least one directory")
     if values["group_min_session_timeout_ms"] > values["group_max_session_timeout_ms"]:
         raise ConfigError("group.min.session.timeout.ms", "is above group.max.session.timeout.ms")
-    return BrokerConfig(**values, given=given), notices
+    texts = {**properties, **(overrides or {})}
+    written = {ALIASES.get(name, name): text for name, text in texts.items() if ALIASES.get(name, name) in given}
+    written.update({name: text for name, text in texts.items() if name in UNITS or name in KEYS})
+    return BrokerConfig(**values, given=given, written=written), notices
+
+
+def advertised(config: BrokerConfig, text: str) -> tuple[Listener, ...]:
+    """What `text` as advertised.listeners would advertise; ConfigError if it does not fit the listeners."""
+    protocols = _protocol_map(config.listener_security_protocol_map)
+    return _advertised(KEYS["advertised.listeners"].parse(text), protocols, [one.name for one in config.listeners])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -210,21 +225,24 @@ def _derive_listeners(values: dict[str, object], notices: list[str]) -> None:
     remote = bool(values["barnabas_allow_remote_plaintext"])
     listeners = _listeners("listeners", values["listeners"], protocols)
     bound = tuple(_safe(listener, remote, notices) for listener in listeners)
-    advertised = values["advertised_listeners"]
-    values["listeners"] = bound
-    values["advertised_listeners"] = (
-        bound if advertised is None else _listeners("advertised.listeners", advertised, protocols)
-    )
     names = [listener.name for listener in bound]
-    for listener in values["advertised_listeners"]:  # type: ignore[attr-defined]
-        if listener.name not in names:
-            raise ConfigError("advertised.listeners", f"{listener.name} is not one of the listeners")
-        if advertised is not None and listener.host in ("", "0.0.0.0", "::"):
-            raise ConfigError("advertised.listeners", "needs a host that clients can connect to")
+    given = values["advertised_listeners"]
+    values["listeners"] = bound
+    values["advertised_listeners"] = bound if given is None else _advertised(given, protocols, names)
     chosen = values["inter_broker_listener_name"] or names[0]
     if chosen not in names:
         raise ConfigError("inter.broker.listener.name", f"{chosen} is not one of the listeners")
     values["inter_broker_listener_name"] = chosen
+
+
+def _advertised(entries: object, protocols: Mapping[str, str], names: list[str]) -> tuple[Listener, ...]:
+    found = _listeners("advertised.listeners", entries, protocols)
+    for listener in found:
+        if listener.name not in names:
+            raise ConfigError("advertised.listeners", f"{listener.name} is not one of the listeners")
+        if listener.host in ("", "0.0.0.0", "::"):
+            raise ConfigError("advertised.listeners", "needs a host that clients can connect to")
+    return found
 
 
 def _protocol_map(entries: object) -> dict[str, str]:

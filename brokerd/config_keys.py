@@ -143,7 +143,14 @@ _TABLE = (
         "PLAINTEXT://:9092",
         "Addresses to listen on, NAME://host:port. Without a host, plaintext means loopback.",
     ),
-    Key("advertised.listeners", "list", None, "Addresses given to clients; the listeners themselves unless set."),
+    Key(
+        "advertised.listeners",
+        "list",
+        None,
+        "Addresses given to clients; the listeners themselves unless set.",
+        None,
+        True,
+    ),
     Key("listener.security.protocol.map", "list", _PROTOCOL_MAP, "Security protocol of each listener name."),
     Key(
         "inter.broker.listener.name",
@@ -353,6 +360,16 @@ UNITS: dict[str, tuple[str, int]] = {
 }
 """Settings in a coarser unit: the finest one that is given wins."""
 
+UNIT_KEYS: dict[str, Key] = {
+    key.name: key
+    for key in (
+        Key("log.retention.minutes", "int", None, "As log.retention.ms, in minutes."),
+        Key("log.retention.hours", "int", "168", "As log.retention.ms, in hours."),
+        Key("log.roll.hours", "int", "168", "As log.roll.ms, in hours."),
+    )
+}
+"""The same as clients see them. Kafka's defaults are in these units, so theirs are what a finer one falls back to."""
+
 ALIASES: dict[str, str] = {
     "log.dir": "log.dirs",
     "brokerid": "broker.id",
@@ -428,6 +445,14 @@ _NOT_NEEDED = """
 
 NOT_NEEDED: frozenset[str] = frozenset(_NOT_NEEDED.split())
 """Names of Kafka 3.9 (and, last, of 0.7) that are accepted with a notice and change nothing here."""
+
+PER_BROKER: frozenset[str] = frozenset({"advertised.listeners"})
+"""Dynamic settings that cannot be the same for all brokers."""
+
+WITHOUT_EFFECT: frozenset[str] = frozenset(
+    ["num.network.threads", "num.io.threads", "background.threads", "num.recovery.threads.per.data.dir", "max.connections.per.ip.overrides", "max.connection.creation.rate", "log.message.downconversion.enable", "log.cleaner.threads", "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second", "transaction.partition.verification.enable", "metric.reporters"]
+)
+"""Settings that Kafka's tools change while a broker runs; they are stored and shown, and change nothing here."""
 
 NOT_NEEDED_PREFIXES = ("remote.log.", "listener.name.", "log4j.")
 

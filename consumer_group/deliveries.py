@@ -299,8 +299,9 @@ class Deliveries:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
-            if lane.slice is not None:
-                self._put_down(lane, lane.slice)
+            if lane.slice is not None:  # a poll from within an iteration
+                lane.slice.stop = True
+                self._put_down(lane, lane.slice, proven=True)
             for flow in self._flows.values():
                 if flow.stream == lane.number and flow.state in _TOLD and flow.handled != flow.position:
                     flow.handled = flow.position
@@ -344,10 +345,11 @@ class Deliveries:
             lane.slice = held
             return True
 
-    def put_down(self, lane: Lane, held: Slice) -> None:
-        """The iteration over a slice ends: what was in hand is handled, what it did not come to is delivered later."""
+    def put_down(self, lane: Lane, held: Slice, *, proven: bool) -> None:
+        """The iteration over a slice ends; what it did not come to is delivered later. What was in hand counts as
+        delivered, and as handled if the application came for more (`proven`)."""
         with self.changed:
-            hungry = self._put_down(lane, held)
+            hungry = self._put_down(lane, held, proven)
         if hungry:
             self._on_hunger()
 
@@ -448,13 +450,14 @@ class Deliveries:
         hungry, self._starved = self._starved, False
         return hungry
 
-    def _put_down(self, lane: Lane, held: Slice) -> bool:
+    def _put_down(self, lane: Lane, held: Slice, proven: bool) -> bool:
         if lane.slice is not held:
             return False
         lane.slice = None
         flow, position = held.flow, held.position
         if held.in_hand is not None and flow.state in _TOLD:
-            flow.position = flow.handled = position
+            flow.position = position
+            flow.handled = position if proven else held.in_hand.offset
         if held.stop:
             held.chunk.rewind(position)
             return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from integration import tools
 from integration.admin import admin_client
@@ -131,9 +131,14 @@ class Described:
 
 
 def describe(bootstrap: str, group: str) -> Described:
-    """The group now."""
+    """The group now; UNKNOWN while its coordinator is elected or reads it."""
     client = admin_client(bootstrap)
-    found: Any = client.describe_consumer_groups([group], request_timeout=20)[group].result(30)
+    try:
+        found: Any = client.describe_consumer_groups([group], request_timeout=20)[group].result(30)
+    except KafkaException as problem:
+        if not problem.args[0].retriable():
+            raise
+        return Described("UNKNOWN", {})
     members = {
         one.member_id: tuple(sorted(tp.partition for tp in one.assignment.topic_partitions)) for one in found.members
     }

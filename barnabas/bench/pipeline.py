@@ -76,16 +76,18 @@ def drive(plan: PipelinePlan, begin: Begin) -> Tally:
 def _turn_until(poll: select.epoll, connections: dict[int, PipelinedConnection], deadline: float) -> None:
     """Serves the sockets until `deadline`, or until nothing is in flight any more."""
     last_event = time.monotonic()
-    while (now := time.monotonic()) < deadline:
+    unanswered = sum(connection.in_flight for connection in connections.values())
+    while unanswered and (now := time.monotonic()) < deadline:
         events = poll.poll(min(deadline - now, 1.0))
         if events:
             last_event = now
         elif now - last_event > _SILENCE_SECONDS:
             raise UserError(f"the broker has not answered for {_SILENCE_SECONDS:g} s")
         for descriptor, _ in events:
-            connections[descriptor].turn()
-        if not events and not any(connection.in_flight for connection in connections.values()):
-            return
+            connection = connections[descriptor]
+            before = connection.in_flight
+            connection.turn()
+            unanswered += connection.in_flight - before
 
 
 class PipelinedConnection:

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 log = Logger()
 
 FIRST_REST_SECONDS = 0.02
+REPORTED = 6
+"""Failures in a row, about a second of them, after which a partition's trouble is worth a line: roles change everywhere at
+slightly different times."""
 PIPELINED = 2
 """Requests on their way at most: the one that waits at the leader, and the one that ends its wait."""
 _MAX_INT = 2**31 - 1
@@ -378,7 +381,7 @@ class Fetcher:
         longest = self._config.replica_fetch_backoff_ms / 1000
         first = FIRST_REST_SECONDS if wait is Wait.SOON else longest
         seconds = back_off(followed.failures, first, longest, self._uniform)
-        if followed.told != why and followed.failures > 1:
+        if followed.told != why and followed.failures >= REPORTED:
             followed.told = why
             log.warn(
                 "{tp} cannot be fetched from broker {id}: {why}", tp=followed.partition.tp, id=self.leader_id, why=why
