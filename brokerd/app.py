@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from brokerd.broker import Broker
+from brokerd.broker_settings import BrokerSettings
 from brokerd.cluster.asynchronous import Signal, pause, spawn, until
 from brokerd.cluster.cluster_state import ClusterState, KnownTopic
 from brokerd.cluster.controller import Controller
@@ -32,12 +33,15 @@ from brokerd.cluster.learning import Learner
 from brokerd.cluster.life import Life, Self
 from brokerd.cluster.roles import Roles
 from brokerd.config import BrokerConfig, Listener
+from brokerd.dynamic_config import EVERYBODY, in_force
+from brokerd.flush_schedule import FlushSchedule
 from brokerd.groups.groups import Groups
 from brokerd.housekeeping import Housekeeping
 from brokerd.http import HttpError, HttpServer
 from brokerd.metrics import Metrics
 from brokerd.partition import Partition
 from brokerd.reactor import turns_of
+from brokerd.replication.replicas import Replicas
 from brokerd.server.connection import Outbox
 from brokerd.server.dispatch import KafkaProtocol
 from brokerd.server.limits import Limits
@@ -73,13 +77,16 @@ class Daemon:
     def __init__(self, reactor: Any, config: BrokerConfig) -> None:
         self.reactor = reactor
         self.config = config
+        self._static = config
+        self._settings: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self.exit_code = 0
         self.ready = False
         self.changed = Signal()
         self._stopping: Deferred[None] | None = None
         self.metrics = Metrics()
         self.logs = LogManager(config, on_offline=self._went_offline)
-        self.flusher = Flusher(self._post, self._flushed, self._flush_failed)
+        self.flusher = Flusher(self._post, self._flushed, self._flush_failed, self.metrics.flushed)
+        self.flushes = FlushSchedule(reactor, self.flusher.request, lambda one: self.logs.logs.get(one.tp) is one)
         turns = turns_of(reactor)
         self.broker = Broker(reactor, config, self.logs, self.metrics, self._request_flush, turns)
         self.limits = Limits(config.max_connections, config.max_connections_per_ip, config.max_buffered_bytes)
@@ -89,8 +96,23 @@ class Daemon:
         self.session = Session(reactor, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.known = ClusterState()
         self.learner = Learner(reactor, self.session, self.known, self.publish)
+        self.replicas = Replicas(
+            reactor,
+            self.broker,
+            self.session,
+            self.known,
+            broker_epoch=lambda: self.life.epoch,
+            fence=self._fence,
+            published=self.publish,
+            reread_brokers=self.learner.look_at_brokers,
+        )
         self.roles = Roles(
-            reactor, self.broker, self.known, registered=lambda: self.life.is_registered, settled=self._settled
+            reactor,
+            self.broker,
+            self.known,
+            registered=lambda: self.life.is_registered,
+            settled=self._settled,
+            followers=self.replicas,
         )
         self.housekeeping = Housekeeping(reactor, self.broker, remember=self._remember)
         self.life: Life
@@ -139,7 +161,7 @@ class Daemon:
         config, logs = self.config, self.logs
         me = Self(
             config.broker_id,
-            self._endpoints(),
+            self._endpoints,
             config.broker_rack,
             next(place for place in logs.dirs if place.online),
             stored_cluster_id=lambda: logs.cluster_id,
@@ -155,6 +177,7 @@ class Daemon:
             registered=self._registered,
             lost=self._lost,
             fatal=self.fail,
+            learned=self._take_settings,
         )
         self.controller = Controller(
             self.reactor,
@@ -175,6 +198,13 @@ class Daemon:
             changed=self.changed,
             published=self.publish,
             settled=self.roles.settled,
+        )
+        self.broker.settings = BrokerSettings(
+            self.session,
+            self.known,
+            self.broker.topics.writer,
+            published=self.publish,
+            settled=lambda: self.roles.idle,
         )
         self.broker.groups = Groups(
             self.reactor, self.broker, self.session, registered=lambda: self.life.is_registered
@@ -210,6 +240,7 @@ class Daemon:
         timeout = self.config.zookeeper_connection_timeout_ms / 1000
         self.session.start(timeout).addErrback(self._no_session)
         self.housekeeping.start()
+        self.replicas.start()
         self.broker.groups.start()
 
     def _no_session(self, failure: Failure) -> None:
@@ -228,6 +259,8 @@ class Daemon:
     def publish(self) -> None:
         """What was learned becomes the view, and everybody who acts on it looks."""
         self.broker.view, changed = self.known.view()
+        self.replicas.look()
+        self._take_settings()
         if self._stopping is None:
             self.life.audit()
             if self.life.is_registered:
@@ -239,6 +272,34 @@ class Daemon:
         self.broker.groups.look()
         self.changed.fire()
         self._open_if_ready()
+
+    def _take_settings(self) -> None:
+        """Settings that were changed while brokers run begin to hold."""
+        learned = self.known.broker_settings
+        settings = learned.get(EVERYBODY, {}), learned.get(str(self.config.broker_id), {})
+        if settings == self._settings:
+            return
+        self._settings = settings
+        former, (config, problems) = self.config, in_force(self._static, *settings)
+        for problem in problems:
+            log.error("a dynamic setting is not used: {problem}", problem=problem)
+        log.info("settings in force: all brokers' {all}, this one's {own}", all=config.cluster_wide, own=config.own)
+        self.config = self.broker.config = config
+        self.logs.configure(config)
+        self.limits.set(config.max_connections, config.max_connections_per_ip, config.max_buffered_bytes)
+        for port in self.ports.values():
+            port.set_idle_time(config.connections_max_idle_ms / 1000)
+        if config.advertised_listeners != former.advertised_listeners:
+            self.life.readvertise()
+        if self.life.is_registered and self._stopping is None:
+            self.roles.look(self.broker.view.topics)
+            self.controller.look(set(self.broker.view.topics))
+
+    def _fence(self) -> int | None:
+        """The version of our incarnation node as far as we wrote it ourselves (A3, A13); None: not registered."""
+        if not self.life.is_registered:
+            return None
+        return self.life.epoch + 1 if self.known.is_draining(self.config.broker_id) else self.life.epoch
 
     def _registered(self) -> None:
         self.publish()
@@ -285,7 +346,7 @@ class Daemon:
         self.reactor.callFromThread(function)
 
     def _request_flush(self, partition: Partition) -> None:
-        self.flusher.request(partition.log)
+        self.flushes.request(partition.log)
 
     def _flushed(self, flushed: PartitionLog) -> None:
         partition = self.broker.partitions.get(TopicPartition(flushed.topic, flushed.partition))
@@ -363,6 +424,8 @@ class Daemon:
 
     async def _drop_roles(self) -> None:
         self.housekeeping.stop()
+        self.replicas.stop()
+        self.flushes.stop()
         self.broker.groups.stop()
         self.controller.stop()
         self.learner.stop()

@@ -25,6 +25,7 @@ from kafka_wire import errors
 from kafka_wire.ids import TopicPartition
 
 if TYPE_CHECKING:
+    from brokerd.broker_settings import BrokerSettings
     from brokerd.config import BrokerConfig
     from brokerd.groups.groups import Groups
     from brokerd.metrics import Metrics
@@ -44,7 +45,7 @@ class Woken(Protocol):
 
 
 class Broker:
-    """What handlers may use. `request_flush` hands a written partition of a `flushed` topic to its flusher."""
+    """What handlers may use. `request_flush` has a written partition flushed as its settings say."""
 
     def __init__(
         self,
@@ -62,13 +63,14 @@ class Broker:
         self.view: ClusterView = ClusterView(cluster_id="")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topics: Topics
+        self.settings: BrokerSettings
         self.groups: Groups
         self.deadlines = Deadlines(reactor)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
         self.surroundings: Surroundings = ALONE
         self.replica_fetches = ReplicaFetches(self)
         self.metadata_parts: dict[str, tuple[TopicInfo, Mapping[int, BrokerInfo], MetadataResponseTopic]] = {}
-        self._request_flush = request_flush
+        self.request_flush = request_flush
         self._turns = turns
         self._dirty: dict[Partition, None] = {}
         self._woken: dict[Woken, None] = {}
@@ -92,9 +94,11 @@ class Broker:
         known = self.view.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
             raise errors.UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        if self.config.broker_id in known.partitions[index].replicas:
+        if TopicPartition(topic, index) in self.logs.offline:
             raise errors.KafkaStorageError(f"{topic}-{index} is offline on this broker; its log says why")
-        raise errors.NotLeaderOrFollower(f"{topic}-{index} is not on broker {self.config.broker_id}")
+        me, replicas = self.config.broker_id, known.partitions[index].replicas
+        how = "still being set up" if me in replicas else "not"
+        raise errors.NotLeaderOrFollower(f"{topic}-{index} is {how} on broker {me}")
 
     def topic_name(self, topic_id: bytes) -> str:
         """Name of a topic id."""
@@ -116,7 +120,7 @@ class Broker:
         self._turns.requestEndOfTurn()
 
     def end_turn(self) -> None:
-        """Writes every dirty log once, hands `flushed` topics to their flusher, lets long polls look."""
+        """Writes every dirty log once, has them flushed as their settings say, lets long polls look."""
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
             for partition in dirty:
@@ -131,8 +135,7 @@ class Broker:
                     )
                     self.logs.append_failed(partition.log, problem)
                     continue
-                if partition.log.config.durability == "flushed":
-                    self._request_flush(partition)
+                self.request_flush(partition)
         if self._woken:
             woken, self._woken = self._woken, {}
             for poll in woken:

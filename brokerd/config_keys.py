@@ -449,9 +449,16 @@ NOT_NEEDED: frozenset[str] = frozenset(_NOT_NEEDED.split())
 PER_BROKER: frozenset[str] = frozenset({"advertised.listeners"})
 """Dynamic settings that cannot be the same for all brokers."""
 
-WITHOUT_EFFECT: frozenset[str] = frozenset(
-    ["num.network.threads", "num.io.threads", "background.threads", "num.recovery.threads.per.data.dir", "max.connections.per.ip.overrides", "max.connection.creation.rate", "log.message.downconversion.enable", "log.cleaner.threads", "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.max.bytes.per.second", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second", "transaction.partition.verification.enable", "metric.reporters"]
-)
+_WITHOUT_EFFECT = """
+    num.network.threads num.io.threads background.threads num.recovery.threads.per.data.dir
+    max.connections.per.ip.overrides max.connection.creation.rate log.message.downconversion.enable
+    log.cleaner.threads log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.size
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second compression.gzip.level compression.lz4.level
+    compression.zstd.level follower.replication.throttled.rate leader.replication.throttled.rate
+    replica.alter.log.dirs.io.max.bytes.per.second transaction.partition.verification.enable metric.reporters
+"""
+
+WITHOUT_EFFECT: frozenset[str] = frozenset(_WITHOUT_EFFECT.split())
 """Settings that Kafka's tools change while a broker runs; they are stored and shown, and change nothing here."""
 
 NOT_NEEDED_PREFIXES = ("remote.log.", "listener.name.", "log4j.")

@@ -19,23 +19,27 @@ EVERYBODY = "<default>"
 """The name under which the settings of all brokers are stored; clients call it ""."""
 
 
-def check(config: BrokerConfig, wanted: Mapping[str, str | None], *, cluster_wide: bool) -> dict[str, str]:
-    """The settings to store. InvalidRequest names those that cannot change while a broker runs, InvalidConfig a value
-    that cannot be used.
+def check(
+    config: BrokerConfig, now: Mapping[str, str], wanted: Mapping[str, str | None], *, cluster_wide: bool
+) -> dict[str, str]:
+    """The settings to store; what stays as it is need not be known to us. InvalidRequest names settings that cannot
+    change while a broker runs, InvalidConfig a value that cannot be used.
     """
-    fixed = sorted(name for name in wanted if name in UNITS or (name in _KNOWN and not _is_dynamic(name)))
+    new = {name: text for name, text in wanted.items() if name not in now or now[name] != text}
+    fixed = sorted(name for name in new if name in UNITS or (name in _KNOWN and not _is_dynamic(name)))
     if fixed:
         raise errors.InvalidRequest(f"Cannot update these configs dynamically: {', '.join(fixed)}.")
-    if cluster_wide and (single := sorted(PER_BROKER & set(wanted))):
+    if cluster_wide and (single := sorted(PER_BROKER & set(new))):
         raise errors.InvalidRequest(f"Cannot update these configs at default cluster level: {', '.join(single)}.")
     checked = {}
     for name, text in wanted.items():
         if text is None:
             raise errors.InvalidRequest(f"Null value not supported for: {name}")
-        try:
-            parse(config, name, text)
-        except ConfigError as problem:
-            raise errors.InvalidConfig(str(problem)) from problem
+        if name in new:
+            try:
+                parse(config, name, text)
+            except ConfigError as problem:
+                raise errors.InvalidConfig(str(problem)) from problem
         checked[name] = text
     return checked
 

@@ -24,6 +24,10 @@ class BrokerInfo:
     rack: str | None = None
     addresses: Mapping[str, tuple[str, int]] = attrs.field(factory=dict)
 
+    def address(self, listener: str) -> tuple[str, int]:
+        """Where clients of a listener find the broker: at its own of that name, at its first one if it has none."""
+        return self.addresses.get(listener) or (self.host, self.port)
+
 
 @attrs.frozen
 class PartitionInfo:

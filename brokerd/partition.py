@@ -243,6 +243,9 @@ class Partition:
         mark = leading.high_watermark(end, self.high_watermark, self.min_insync())
         if mark <= self.high_watermark:
             return
+        if self._guarded and not self._may_write():  # A15: what is acknowledged now may be answered by another leader
+            self._world.hold(self)
+            return
         self.high_watermark = mark
         _tell_reached(self._commit_waiters, mark)
         self._tell_growth()

@@ -14,22 +14,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from brokerd.cluster import decisions, placement
-from brokerd.cluster.asynchronous import Signal, pause, spawn, until
+from brokerd.cluster.asynchronous import Signal, spawn, until
+from brokerd.cluster.writing import PATIENCE_SECONDS, Again, Writer
 from kafka_wire import errors
 from zk_schema import paths
 from zk_schema.nodes import (
     BadNode,
     Change,
     ConfigChange,
-    EntityConfig,
     ProducerIdBlock,
     TopicAssignment,
     next_block,
@@ -40,11 +40,8 @@ from zk_schema.operations import (
     Check,
     CoordinationError,
     Create,
-    MultiTooLarge,
-    NodeError,
     NodeExists,
     NoNode,
-    Operation,
     Set,
 )
 
@@ -56,12 +53,6 @@ if TYPE_CHECKING:
     from zk_schema.session import Session
 
 log = Logger()
-
-PATIENCE_SECONDS = 60.0
-"""How long a call tries before it gives up; clients set their own, shorter deadlines on top."""
-RETRY_SECONDS = 0.2
-
-T = TypeVar("T")
 
 
 class Topics:
@@ -85,11 +76,11 @@ class Topics:
         self._session = session
         self._learner = learner
         self._known = learner.known
-        self._life = life
         self._broker_id = broker_id
         self._changed = changed
         self._publish = published
         self._settled = settled
+        self.writer = Writer(reactor, session, life, broker_id, changed=changed)
         self._ids: range = range(0)
         self._ids_wanted: list[Deferred[int]] = []
 
@@ -141,7 +132,7 @@ class Topics:
         overrides: dict[str, str],
     ) -> TopicInfo:
         topic_id = _new_id()
-        await self._registered()
+        await self.writer.registered()
         await self._when_free(name)
         if by_hand is not None:
             replicas = {index: tuple(ids) for index, ids in by_hand.items()}
@@ -153,11 +144,11 @@ class Topics:
 
         async def write() -> None:
             # A node for settings may be left from a topic that a tool removed by hand; it is taken over.
-            settings = await self._replace(config)
+            settings = await self.writer.replacing(config)
             try:
                 await self._session.multi(
                     [
-                        self._fence(),
+                        self.writer.fence(),
                         Create(topic.path, topic.encode()),
                         Create(paths.partitions(name)),
                         settings,
@@ -167,7 +158,7 @@ class Topics:
             except NodeExists as problem:
                 await self._mine_or_exists(topic, problem)
 
-        await self._try(write)
+        await self.writer.attempt(write)
         await self._learn(change)
         return await self._when_led(name, topic_id, len(replicas))
 
@@ -231,7 +222,7 @@ class Topics:
     async def _add_partitions(
         self, name: str, total: int, by_hand: Sequence[Sequence[int]] | None
     ) -> TopicInfo:
-        await self._registered()
+        await self.writer.registered()
         topic = self._known_topic(name)
         topic_id = topic.topic_id
         new: dict[int, tuple[int, ...]] = {}
@@ -258,7 +249,7 @@ class Topics:
             try:
                 await self._session.multi(
                     [
-                        self._fence(),
+                        self.writer.fence(),
                         Set(grown.path, grown.encode(), now.version),
                         Create(change.prefix, change.encode(), sequence=True),
                     ]
@@ -269,7 +260,7 @@ class Topics:
                 raise Again from problem
             await self._learn(change)
 
-        await self._try(write)
+        await self.writer.attempt(write)
         return await self._when_led(name, topic_id, total)
 
     def _has_grown(self, name: str, topic_id: bytes, new: Mapping[int, tuple[int, ...]]) -> bool:
@@ -282,17 +273,17 @@ class Topics:
     # ---- settings
 
     async def _set_overrides(self, name: str, overrides: dict[str, str]) -> None:
-        await self._registered()
+        await self.writer.registered()
         config = topic_config(name, overrides)
         change = ConfigChange(f"topics/{name}")
 
         async def write() -> None:
             topic = self._known_topic(name)
-            settings = await self._replace(config)
+            settings = await self.writer.replacing(config)
             try:
                 await self._session.multi(
                     [
-                        self._fence(),
+                        self.writer.fence(),
                         Check(topic.assignment.path, topic.version),
                         settings,
                         Create(change.prefix, change.encode(), sequence=True),
@@ -302,7 +293,7 @@ class Topics:
                 await self._learner.read_topic(name)
                 raise Again from problem
 
-        await self._try(write)
+        await self.writer.attempt(write)
         self._known.set_overrides(name, overrides)
         self._publish()
 
@@ -314,14 +305,14 @@ class Topics:
     # ---- deleting
 
     async def _delete(self, name: str) -> None:
-        await self._registered()
+        await self.writer.registered()
         topic_id = self._known_topic(name).topic_id
 
         async def write() -> None:
             topic = self._known.topics.get(name)
             if topic is None or topic.topic_id != topic_id or self._known.is_dead(topic):
                 return
-            multi = decisions.bury(topic, (self._fence(),), int(time.time() * 1000))
+            multi = decisions.bury(topic, (self.writer.fence(),), int(time.time() * 1000))
             try:
                 await self._session.multi(multi.all())
             except NodeExists:
@@ -333,7 +324,7 @@ class Topics:
             for change in multi.changes:
                 await self._learn(change)
 
-        await self._try(write)
+        await self.writer.attempt(write)
         self._publish()
 
         def gone() -> bool:
@@ -348,8 +339,8 @@ class Topics:
     async def _give_ids(self) -> None:
         while self._ids_wanted:
             if not self._ids:
-                await self._registered()
-                block = await self._try(self._take_block)
+                await self.writer.registered()
+                block = await self.writer.attempt(self._take_block)
                 self._ids = range(block.start, block.end + 1)
             given, self._ids = self._ids[0], self._ids[1:]
             self._ids_wanted.pop(0).callback(given)
@@ -365,11 +356,11 @@ class Topics:
         try:
             data, stat = await self._session.get(paths.PRODUCER_ID_BLOCK)
             block = next_block(ProducerIdBlock.decode(data), self._broker_id)
-            await self._session.multi([self._fence(), Set(block.path, block.encode(), stat.version)])
+            await self._session.multi([self.writer.fence(), Set(block.path, block.encode(), stat.version)])
         except NoNode:
             block = next_block(None, self._broker_id)
             try:
-                await self._session.multi([self._fence(), Create(block.path, block.encode())])
+                await self._session.multi([self.writer.fence(), Create(block.path, block.encode())])
             except NodeExists as problem:
                 raise Again from problem
         except BadVersion as problem:
@@ -378,60 +369,17 @@ class Topics:
 
     # ---- common
 
-    async def _replace(self, config: EntityConfig) -> Operation:
-        """The operation that makes the node or replaces what it holds."""
-        found = await self._session.exists(config.path)
-        if found is None:
-            return Create(config.path, config.encode())
-        return Set(config.path, config.encode(), found.version)
-
     async def _learn(self, change: Change) -> None:
         """Takes what was just written without waiting for its notification; that comes too, should this fail."""
         with contextlib.suppress(CoordinationError):
             await self._learner.apply(change)
         self._publish()
 
-    def _fence(self) -> Check:
-        """Fails the multi of a life of this broker that is over (F9)."""
-        return Check(paths.incarnation(self._broker_id), self._life.epoch)
-
-    def _look_at_fence(self, problem: Exception) -> None:
-        cause = problem.__cause__ if isinstance(problem, Again) else problem
-        if isinstance(cause, NodeError) and cause.operation == self._fence():
-            self._life.fenced("its incarnation was changed by somebody else")
-
     def _known_topic(self, name: str) -> KnownTopic:
         topic = self._known.topics.get(name)
         if topic is None or self._known.is_dead(topic):
             raise errors.UnknownTopicOrPartition(f"There is no topic '{name}'.")
         return topic
-
-    async def _registered(self) -> None:
-        def registered() -> bool:
-            return self._life.is_registered
-
-        if not await until(self._reactor, self._changed, registered, PATIENCE_SECONDS):
-            raise errors.RequestTimedOut("This broker has no session with ZooKeeper.")
-
-    async def _try(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Repeats work that ZooKeeper did not answer, or that others overtook, until the patience is over."""
-        deadline = self._reactor.seconds() + PATIENCE_SECONDS
-        while True:
-            try:
-                return await work()
-            except MultiTooLarge as problem:
-                raise errors.InvalidRequest(f"This is too much for one change in ZooKeeper: {problem}") from problem
-            except (CoordinationError, Again) as problem:
-                self._look_at_fence(problem)
-                if self._reactor.seconds() > deadline:
-                    raise errors.RequestTimedOut(f"ZooKeeper did not take it in time: {problem}") from problem
-                log.info("a change of topics is tried again: {problem}", problem=problem.__cause__ or problem)
-                await pause(self._reactor, RETRY_SECONDS)
-                await self._registered()
-
-
-class Again(Exception):
-    """Somebody was faster; decide anew."""
 
 
 def _new_id() -> bytes:

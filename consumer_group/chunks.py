@@ -38,12 +38,18 @@ class MessageBatch:
         """The values, in order."""
         if self._skip:
             return [record.value for record in self.records]
-        return values_of(self._header, self._data)
+        try:
+            return values_of(self._header, self._data)
+        except KafkaError as problem:
+            raise self._corrupt(problem) from problem
 
     @property
     def records(self) -> list[ConsumerRecord]:
         """The records, in order."""
-        records = records_of(TopicPartition(self.topic, self.partition), self._header, self._data)
+        try:
+            records = records_of(TopicPartition(self.topic, self.partition), self._header, self._data)
+        except KafkaError as problem:
+            raise self._corrupt(problem) from problem
         if self._skip:
             return [record for record in records if record.offset >= self.offset]
         return records
@@ -55,11 +61,20 @@ class MessageBatch:
             return header.base_offset + count
         return self.offset if count == 0 else self.records[count - 1].offset + 1
 
+    def _corrupt(self, problem: KafkaError) -> CorruptRecordError:
+        return corrupt(TopicPartition(self.topic, self.partition), self.offset, self.next_offset, problem)
+
     def __len__(self) -> int:
         return len(self.records) if self._skip else self._header.record_count
 
     def __iter__(self) -> Any:
         return iter(self.records)
+
+
+def corrupt(partition: TopicPartition, offset: int, next_offset: int, problem: KafkaError) -> CorruptRecordError:
+    """The error that tells a person where, and how to go on."""
+    text = f"{partition} cannot be read at offset {offset}: {problem.message}; seek to {next_offset} to go past it"
+    return CorruptRecordError(partition, offset, next_offset, text)
 
 
 class Chunk:
@@ -91,14 +106,15 @@ class Chunk:
 
     def take(self, partition: TopicPartition, limit: int) -> Sequence[ConsumerRecord]:
         """The next records, up to `limit`, of one batch; none if there are none left. CorruptRecordError."""
-        if self._used >= len(self._ready):
+        while self._used >= len(self._ready):
             batch = self.batch(partition)
             if batch is None:
                 return ()
             try:
                 self._ready, self._used = batch.records, 0
-            except KafkaError as problem:
-                self._refuse(partition, batch.offset, batch.next_offset, problem)
+            except CorruptRecordError:
+                self.rewind(batch.offset)
+                raise
         if self._used == 0 and limit >= len(self._ready):
             taken, self._ready = self._ready, []
             return taken
@@ -116,7 +132,7 @@ class Chunk:
             try:
                 header, data = read_batch(self._data, self._at, check_crc=self._check_crcs)
             except KafkaError as problem:
-                self._refuse(partition, max(header.base_offset, self.offset), header.next_offset, problem)
+                raise corrupt(partition, max(header.base_offset, self.offset), header.next_offset, problem) from problem
             self._at += header.size
             return MessageBatch(partition, header, data, self.offset)
         return None
@@ -126,12 +142,3 @@ class Chunk:
         self.offset = max(self.offset, offset)
         self._at = self._used = 0
         self._ready = []
-
-    def _refuse(self, partition: TopicPartition, offset: int, next_offset: int, problem: KafkaError) -> None:
-        self.rewind(offset)
-        raise CorruptRecordError(
-            partition,
-            offset,
-            next_offset,
-            f"{partition} cannot be read at offset {offset}: {problem.message}; seek to {next_offset} to go past it",
-        ) from problem

@@ -125,6 +125,8 @@ class Lane:
     tasks: deque[Task] = attrs.field(factory=deque)
     slice: Slice | None = None
     turn: int = 0
+    lost: list[Flow] = attrs.field(factory=list)
+    """Flows that were lost since the last poll with something delivered and not committed: a commit must say so."""
     owner: threading.RLock = attrs.field(factory=threading.RLock)
     """Held by the thread that polls this stream."""
 
@@ -207,7 +209,10 @@ class Deliveries:
             for flow in flows:
                 known = flow.state is not FlowState.STARTING
                 if flow.live:
+                    position = self._position(flow)
                     self._end(flow)
+                    if position > flow.committed:
+                        self._lanes[min(flow.stream, len(self._lanes) - 1)].lost.append(flow)
                     if known:
                         by_lane.setdefault(flow.stream, []).append(flow)
             for stream, members in by_lane.items():
@@ -231,6 +236,11 @@ class Deliveries:
             flow.fetch_position = max(flow.fetch_position, chunk.next_offset)
             self.changed.notify_all()
             return True
+
+    def stop_fetching(self, flow: Flow) -> None:
+        """Nothing can be fetched before the application has moved the position."""
+        with self.changed:
+            flow.fetch_position = -1
 
     def fail(self, failure: Exception) -> None:
         """Something that the application must hear of: raised by its next poll."""
@@ -256,6 +266,11 @@ class Deliveries:
             for lane in self._lanes:
                 lane.interrupt()
             self.changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is delivered any more."""
+        return self._closed
 
     @property
     def is_full(self) -> bool:
@@ -305,6 +320,14 @@ class Deliveries:
             for flow in self._flows.values():
                 if flow.stream == lane.number and flow.state in _TOLD and flow.handled != flow.position:
                     flow.handled = flow.position
+            tasks = list(lane.tasks)
+            lane.tasks.clear()
+            lane.lost.clear()
+            return tasks
+
+    def take_tasks(self, lane: Lane) -> list[Task]:
+        """The tasks alone, which proves nothing."""
+        with self.changed:
             tasks = list(lane.tasks)
             lane.tasks.clear()
             return tasks
@@ -404,6 +427,11 @@ class Deliveries:
         """Next offset to be delivered, -1 while it is not known. The record in hand counts as delivered."""
         with self.changed:
             return self._position(self._live(partition))
+
+    def lost(self) -> list[TopicPartition]:
+        """Partitions that were lost since the last poll though the application has records of them in its hands."""
+        with self.changed:
+            return [flow.partition for lane in self._lanes for flow in lane.lost]
 
     def consumed(self) -> dict[TopicPartition, tuple[Flow, int]]:
         """Positions of all partitions of which something was delivered: what `commit()` means."""

@@ -6,6 +6,10 @@ the memory is mended and the multi made again. Only ever called under the lock o
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from consumer_group.asynchronous import each
 from consumer_group.group_session import GroupSession, Life
 from consumer_group.types import OffsetAndMetadata
 from kafka_wire.ids import TopicPartition
@@ -24,6 +28,8 @@ from zk_schema.operations import (
     chunks,
 )
 
+_READS_AT_ONCE = 50
+
 
 class OffsetRegistry:
     """The offsets of one group as one of its members reads and writes them."""
@@ -38,30 +44,43 @@ class OffsetRegistry:
         """Nothing is known any more (a new session)."""
         self._nodes.clear()
 
-    async def read(self, life: Life, partition: TopicPartition, topic_id: bytes) -> OffsetAndMetadata | None:
-        """What is committed for a partition of the topic of this id; None for nothing. LifeOver, ConnectionLost."""
-        await self._check_topic(life, partition.topic, topic_id)
-        zookeeper, (topic, index) = self._session.zookeeper, partition
+    async def read(
+        self, life: Life, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What is committed for partitions of the topics of these ids; nothing for those without. ConnectionLost."""
+        wanted = sorted(partitions)
+        for topic in sorted({partition.topic for partition in wanted}):
+            await self._check_topic(life, topic, topic_ids[topic])
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+
+        async def read_one(partition: TopicPartition) -> None:
+            stored = await self._read_one(partition)
+            if stored is not None:
+                found[partition] = stored
+
+        await each(wanted, read_one, _READS_AT_ONCE)
+        return found
+
+    async def _read_one(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        topic, index = partition
         path = paths.group_offset(self._group, topic, index)
+        data = await self._data(path)
+        offset = -1 if data is None else decode_offset(path, data)
+        if offset < 0:
+            return None
+        meta_path = paths.group_offset_meta(self._group, topic, index)
+        data = await self._data(meta_path)
+        meta = OffsetMeta() if data is None else OffsetMeta.decode(meta_path, data)
+        return OffsetAndMetadata(offset, meta.metadata, meta.leader_epoch)
+
+    async def _data(self, path: str) -> bytes | None:
         try:
-            data, _ = await zookeeper.get(path)
+            data, _ = await self._session.zookeeper.get(path)
         except NoNode:
             self._nodes.discard(path)
             return None
         self._nodes.add(path)
-        offset = decode_offset(path, data)
-        if offset < 0:
-            return None
-        meta_path = paths.group_offset_meta(self._group, topic, index)
-        meta = OffsetMeta()
-        try:
-            data, _ = await zookeeper.get(meta_path)
-        except NoNode:
-            self._nodes.discard(meta_path)
-        else:
-            self._nodes.add(meta_path)
-            meta = OffsetMeta.decode(meta_path, data)
-        return OffsetAndMetadata(offset, meta.metadata, meta.leader_epoch)
+        return bytes(data)
 
     def operations(self, partition: TopicPartition, commit: OffsetAndMetadata) -> list[Operation]:
         """What makes a commit so, by what is known of the nodes."""
@@ -135,3 +154,18 @@ class OffsetRegistry:
             self._nodes.difference_update(operation.path for operation in gone)
             for part in chunks(gone, life.fence):
                 await self._session.zookeeper.multi([*life.fence, *part])
+
+
+async def read_committed(zookeeper: Any, group_id: str, partition: TopicPartition) -> OffsetAndMetadata | None:
+    """What a group has committed, for whoever asks; None for nothing."""
+    topic, index = partition
+    path, meta_path = paths.group_offset(group_id, topic, index), paths.group_offset_meta(group_id, topic, index)
+    try:
+        offset = decode_offset(path, (await zookeeper.get(path))[0])
+    except NoNode:
+        return None
+    try:
+        meta = OffsetMeta.decode(meta_path, (await zookeeper.get(meta_path))[0])
+    except NoNode:
+        meta = OffsetMeta()
+    return OffsetAndMetadata(offset, meta.metadata, meta.leader_epoch) if offset >= 0 else None

@@ -5,8 +5,8 @@ and what the audit reads cannot be half of something. No step under the lock wai
 takes what is free and reports the rest as blocked.
 
 A broken connection is waited out inside the step, which then looks first at what ZooKeeper has: a node whose
-ephemeralOwner is our session is ours (B9), and nobody but us deletes it, so a release is repeated only where the node is
-still there.
+ephemeralOwner is our session is ours (B9), and nobody but us deletes it, so a release is repeated only where the node
+is still there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TypeVar
 
 import attrs
 from twisted.internet.defer import DeferredLock
-from twisted.logger import Logger
 
 from consumer_group.asynchronous import together
 from consumer_group.errors import CommitFailedError
 from consumer_group.group_session import Evicted, GroupSession, Life
+from consumer_group.logs import logger
 from consumer_group.membership import Partitions
 from consumer_group.offsets import OffsetRegistry
 from consumer_group.types import OffsetAndMetadata
@@ -42,7 +42,7 @@ from zk_schema.operations import (
 )
 from zk_schema.session import WatchEvent
 
-log = Logger()
+log = logger()
 
 MAX_OWNED = 5000
 """A session with many more ephemeral nodes could keep the ZooKeeper server from starting again (F6, B13)."""
@@ -59,10 +59,11 @@ class StaleClaim(Exception):
 
 @attrs.frozen
 class Outcome:
-    """Of a claim: what is ours now, and what others still own."""
+    """Of a claim: what is ours now, what others still own, and what was not tried because the plan had changed."""
 
     claimed: Partitions
     blocked: Partitions
+    stale: Partitions
 
 
 class Ownership:
@@ -93,16 +94,19 @@ class Ownership:
         self._watched.clear()
 
     async def claim(self, life: Life, threads: Mapping[TopicPartition, str], plan_version: int) -> Outcome:
-        """Takes what is free (B8). StaleClaim, Evicted, LifeOver."""
+        """Takes what is free (B8). Evicted, LifeOver."""
         claimed: set[TopicPartition] = set()
         blocked: set[TopicPartition] = set()
         wanted = sorted(threads)
         for start in range(0, len(wanted), _CLAIMS_PER_MULTI):
             part = {partition: threads[partition] for partition in wanted[start : start + _CLAIMS_PER_MULTI]}
-            mine, others = await self._locked(life, partial(self._claim, life, part, plan_version))
+            try:
+                mine, others = await self._locked(life, partial(self._claim, life, part, plan_version))
+            except StaleClaim:
+                return Outcome(frozenset(claimed), frozenset(blocked), frozenset(wanted[start:]))
             claimed |= mine
             blocked |= others
-        return Outcome(frozenset(claimed), frozenset(blocked))
+        return Outcome(frozenset(claimed), frozenset(blocked), frozenset())
 
     async def release(self, life: Life, partitions: Iterable[TopicPartition], offsets: Callable[[], Offsets]) -> None:
         """Deletes owner nodes, and commits in the same multis (B7). `offsets` is asked when it is our turn, so that a
@@ -116,9 +120,11 @@ class Ownership:
         """Commits what `offsets` has when it is our turn (B14). Evicted, LifeOver."""
         await self._locked(life, lambda: self._commit(life, offsets))
 
-    async def start_offset(self, life: Life, partition: TopicPartition, topic_id: bytes) -> OffsetAndMetadata | None:
-        """What the group has committed for a partition that we have claimed (B10). LifeOver."""
-        return await self._locked(life, lambda: self.offsets.read(life, partition, topic_id))
+    async def start_offsets(
+        self, life: Life, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed for partitions that we have claimed (B10). Evicted, LifeOver."""
+        return await self._locked(life, lambda: self.offsets.read(life, partitions, topic_ids))
 
     async def audit(self, life: Life) -> Partitions:
         """What ZooKeeper has under our session (B22), of all that we ever tried to claim in it. LifeOver."""

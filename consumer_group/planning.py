@@ -6,7 +6,7 @@ The scribe calls `next_plan`; every member calls `shares_of`, and all come to th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -59,8 +59,13 @@ def subscribed_topics(registration: Registration, known: Mapping[str, PlanTopic]
     """The existing topics that a member wants. A pattern matches whole names and never Kafka's internal topics."""
     if registration.pattern is None:
         return tuple(sorted(topic for topic in registration.topics if topic in known))
-    pattern = re.compile(registration.pattern)
-    return tuple(sorted(topic for topic in known if topic not in INTERNAL_TOPICS and pattern.fullmatch(topic)))
+    return matching_topics(registration.pattern, known)
+
+
+def matching_topics(pattern: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The topics whose whole name a pattern matches, Kafka's internal ones never."""
+    compiled = re.compile(pattern)
+    return tuple(sorted(topic for topic in known if topic not in INTERNAL_TOPICS and compiled.fullmatch(topic)))
 
 
 def agreed_strategy(registrations: Mapping[str, Registration]) -> str:

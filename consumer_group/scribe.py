@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from twisted.logger import Logger
-
 from consumer_group.asynchronous import each, spawn, stop_timer, together
 from consumer_group.group_session import GroupSession, Life, LifeOver
+from consumer_group.logs import logger
 from consumer_group.planning import MAX_PLAN_BYTES, newest_first, next_plan
 from zk_schema import paths
 from zk_schema.consumer_nodes import Plan, PlanTopic, Registration
@@ -22,7 +21,7 @@ from zk_schema.nodes import BadNode, TopicAssignment
 from zk_schema.operations import BadVersion, CoordinationError, Create, NodeExists, NoNode, Operation, Set
 from zk_schema.session import WatchEvent
 
-log = Logger()
+log = logger()
 
 QUIET_SECONDS, QUIET_AT_MOST = 0.2, 2.0
 FIRST_QUIET_SECONDS, FIRST_QUIET_AT_MOST = 1.0, 5.0
@@ -33,12 +32,11 @@ _READS_AT_ONCE = 50
 class Scribe:
     """Watches members and topics for one member, and writes the group's plan when it is that member's turn."""
 
-    def __init__(self, session: GroupSession, group_id: str, on_refused: Callable[[str], None]) -> None:
+    def __init__(self, session: GroupSession, group_id: str) -> None:
         self._session = session
         self._zookeeper = session.zookeeper
         self._reactor: Any = session.reactor
         self._group = group_id
-        self._on_refused = on_refused
         self._life: Life | None = None
         self._timer: Any = None
         self._first_dirty: float | None = None
@@ -89,9 +87,10 @@ class Scribe:
         self._timer = self._reactor.callLater(min(quiet, max(0.0, self._first_dirty + at_most - now)), self._due)
 
     def _write_after(self, seconds: float) -> None:
-        if self._timer is not None and self._timer.active() and self._timer.getTime() - self._reactor.seconds() <= seconds:
+        timer = self._timer
+        if timer is not None and timer.active() and timer.getTime() - self._reactor.seconds() <= seconds:
             return
-        stop_timer(self._timer)
+        stop_timer(timer)
         self._timer = self._reactor.callLater(seconds, self._due)
 
     def _due(self) -> None:
@@ -112,7 +111,8 @@ class Scribe:
 
     def _failed(self, failure: Any) -> None:
         if failure.check(LifeOver) is None:
-            log.warn("the plan of group {group} was not written: {why}", group=self._group, why=failure.getErrorMessage())
+            why = failure.getErrorMessage()
+            log.warn("the plan of group {group} was not written: {why}", group=self._group, why=why)
             self._again = self._life is not None
 
     async def _write(self, life: Life) -> None:
@@ -133,10 +133,9 @@ class Scribe:
             last, version = Plan.decode(self._group, data), stat.version
         registrations = await self._registrations()
         topics = await self._topics(registrations)
-        plan = next_plan(self._group, last, registrations, topics)
+        plan = self._fitted(last, registrations, topics)
         if plan is None:
             return
-        plan, refused = self._fitted(plan, last, registrations, topics)
         await self._parents(plan.topics)
         self._session.check(life)
         write: Operation = Create(path, plan.encode()) if version is None else Set(path, plan.encode(), version)
@@ -155,25 +154,20 @@ class Scribe:
         )
         if len({one.strategy for one in registrations.values()}) > 1:
             log.warn("members of group {group} name different strategies: range it is", group=self._group)
-        for member in refused:
-            self._on_refused(member)
 
     def _fitted(
-        self,
-        plan: Plan,
-        last: Plan | None,
-        registrations: dict[str, Registration],
-        topics: Mapping[str, PlanTopic],
-    ) -> tuple[Plan, list[str]]:
-        """B4: the newest members are left out of a plan that would grow too large."""
-        refused: list[str] = []
+        self, last: Plan | None, registrations: dict[str, Registration], topics: Mapping[str, PlanTopic]
+    ) -> Plan | None:
+        """The next plan, if there is one; the newest members are left out of one that would grow too large (B4)."""
+        left = dict(registrations)
+        plan = next_plan(self._group, last, left, topics)
         for member in newest_first(registrations):
-            if len(plan.encode()) <= MAX_PLAN_BYTES:
+            if plan is None or len(plan.encode()) <= MAX_PLAN_BYTES:
                 break
-            refused.append(member)
-            left = {name: one for name, one in registrations.items() if name not in refused}
-            plan = next_plan(self._group, last, left, topics) or plan
-        return plan, refused
+            log.error("group {group} is full: {member} is left out of its plan", group=self._group, member=member)
+            del left[member]
+            plan = next_plan(self._group, last, left, topics)
+        return plan
 
     async def _registrations(self) -> dict[str, Registration]:
         """Those of live members. A node that cannot be read, or vanishes meanwhile, is left out by name."""

@@ -18,7 +18,11 @@ from barnabas.embedded_zookeeper import EmbeddedZooKeeper, free_port
 from integration.processes import AnyBroker, Broker, ExternalBroker
 
 #: Settings of the shared broker; what is not here has its default.
-SHARED_SETTINGS = {"zookeeper.session.timeout.ms": "6000", "log.retention.check.interval.ms": "1000"}
+SHARED_SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "log.retention.check.interval.ms": "1000",
+    "group.min.session.timeout.ms": "1000",  # kafka-python's suite joins with 3000, below the default of 6000
+}
 EXTERNAL = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
 
 BrokerFactory = Callable[..., Broker]

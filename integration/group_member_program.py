@@ -1,17 +1,19 @@
 """One member of a group, as a process of its own: prints every value it gets, and every assignment as `!assigned 0,1`.
 
-Called as `<kind> <bootstrap> <group> <topic> [instance id]`; ends, leaving its group in good order, at SIGTERM.
+Called as `<kind> <bootstrap> <group> <topic> [instance id]`, with the session timeout in MEMBER_SESSION_MS; ends,
+leaving its group in good order, at SIGTERM.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
 
-SESSION_MS = 6000
+SESSION_MS = int(os.environ.get("MEMBER_SESSION_MS", "6000"))
 HEARTBEAT_MS = 500
 
 _stopping = False

@@ -10,14 +10,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
+from brokerd.groups.consumer_protocol import assigned_partitions
 from integration import tools
-from integration.admin import admin_client
 from integration.clients.java import CONSUMER
+from kafka_wire import errors
+from kafka_wire.apis import Api
+from kafka_wire.blocking import BlockingPeer
+from kafka_wire.errors import KafkaError, NetworkException, RequestTimedOut
+from kafka_wire.exchange import parse_bootstrap
+from kafka_wire.schema.describe_groups import DescribeGroupsRequest
+from kafka_wire.schema.find_coordinator import FindCoordinatorRequest
 
 KINDS = (
     "confluent-range",
@@ -40,11 +47,12 @@ class Member:
     """One member process. Its output goes to a file, so that nobody has to read it in time."""
 
     def __init__(
-        self, kind: str, bootstrap: str, group: str, topic: str, directory: Path, instance: str | None = None
+        self, kind: str, bootstrap: str, group: str, topic: str, directory: Path, instance: str | None, session_ms: int
     ) -> None:
         self.kind = kind
         self._output = directory / f"{kind}-{time.monotonic_ns()}.out"
-        environment = {**os.environ, "NODE_PATH": str(tools.TOOLS / "node" / "node_modules")}
+        node_path = str(tools.TOOLS / "node" / "node_modules")
+        environment = {**os.environ, "NODE_PATH": node_path, "MEMBER_SESSION_MS": str(session_ms)}
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
                 _command(kind, bootstrap, group, topic, instance),
@@ -97,12 +105,14 @@ def _command(kind: str, bootstrap: str, group: str, topic: str, instance: str | 
 
 
 @contextlib.contextmanager
-def members(bootstrap: str, group: str, topic: str, directory: Path) -> Iterator[Callable[..., Member]]:
-    """Makes members of one group; those that are left at the end are killed."""
+def members(
+    bootstrap: str, group: str, topic: str, directory: Path, session_ms: int = 6000
+) -> Iterator[Callable[..., Member]]:
+    """Makes members of one group; those left at the end are killed. Only our own program takes `session_ms`."""
     made: list[Member] = []
 
     def make(kind: str, instance: str | None = None) -> Member:
-        made.append(Member(kind, bootstrap, group, topic, directory, instance))
+        made.append(Member(kind, bootstrap, group, topic, directory, instance, session_ms))
         return made[-1]
 
     try:
@@ -118,6 +128,7 @@ class Described:
 
     state: str
     members: dict[str, tuple[int, ...]]
+    coordinator: int
 
     @property
     def shares(self) -> list[int]:
@@ -130,19 +141,42 @@ class Described:
         return sorted(index for one in self.members.values() for index in one)
 
 
+UNKNOWN = Described("Unknown", {}, -1)
+
+
 def describe(bootstrap: str, group: str) -> Described:
-    """The group now; UNKNOWN while its coordinator is elected or reads it."""
-    client = admin_client(bootstrap)
+    """The group now; UNKNOWN while its coordinator is away, is elected, or reads it.
+
+    Asked with our own client: librdkafka's aborts the process when a coordinator dies under DescribeGroups.
+    """
     try:
-        found: Any = client.describe_consumer_groups([group], request_timeout=20)[group].result(30)
-    except KafkaException as problem:
-        if not problem.args[0].retriable():
-            raise
-        return Described("UNKNOWN", {})
-    members = {
-        one.member_id: tuple(sorted(tp.partition for tp in one.assignment.topic_partitions)) for one in found.members
-    }
-    return Described(found.state.name, members)
+        with _any_peer(bootstrap) as peer:
+            asked = peer.request(Api.FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=(group,)))
+        found = asked.coordinators[0]
+        if found.error_code != errors.NONE:
+            return UNKNOWN
+        with BlockingPeer(found.host, found.port, timeout=5) as peer:
+            answer = peer.request(Api.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=(group,)), max_version=5)
+    except (NetworkException, RequestTimedOut):
+        return UNKNOWN
+    described = answer.groups[0]
+    if described.error_code != errors.NONE:
+        return UNKNOWN
+    members = {}
+    for one in described.members:
+        partitions = assigned_partitions(one.member_assignment) or {}
+        members[one.member_id] = tuple(sorted(index for indexes in partitions.values() for index in indexes))
+    return Described(described.group_state, members, found.node_id)
+
+
+def _any_peer(bootstrap: str) -> BlockingPeer:
+    problem: KafkaError = NetworkException("no broker is named")
+    for host, port in parse_bootstrap(bootstrap):
+        try:
+            return BlockingPeer(host, port, timeout=15)
+        except (NetworkException, RequestTimedOut) as other:
+            problem = other
+    raise problem
 
 
 def wait_for(what: str, look: Callable[[], T], good: Callable[[T], bool], timeout: float = 40.0) -> T:
@@ -162,7 +196,7 @@ def wait_shared(bootstrap: str, group: str, shares: list[int], timeout: float = 
     return wait_for(
         f"group {group} shared {shares}",
         lambda: describe(bootstrap, group),
-        lambda seen: seen.state == "STABLE" and seen.shares == shares and seen.owned == list(range(sum(shares))),
+        lambda seen: seen.state == "Stable" and seen.shares == shares and seen.owned == list(range(sum(shares))),
         timeout,
     )
 

@@ -72,8 +72,13 @@ class Cluster:
             one.launch()
         for one in self.brokers:
             one.wait_ready()
-        wait_for(lambda: len(self.client.get_children("/brokers/ids")) == len(self.brokers), "the registrations")
+        for one in self.brokers:
+            wait_for(lambda one=one: len(self.known_to(one)) == len(self.brokers), "the brokers to know each other")  # type: ignore[misc]
         return self
+
+    def known_to(self, broker: Broker) -> set[int]:
+        """The ids of the brokers that one of them names."""
+        return set(AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10).brokers)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         """A topic with three replicas (or as many as there are brokers)."""

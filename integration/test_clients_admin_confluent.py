@@ -25,7 +25,7 @@ from integration.admin import admin_client, create_topic
 from integration.clients.base import Record
 from integration.clients.confluent import ConfluentKafka
 from integration.conftest import fresh_name
-from integration.processes import AnyBroker
+from integration.processes import AnyBroker, Broker
 
 MOMENT = 1_700_000_000_000
 
@@ -100,7 +100,7 @@ def test_topic_that_exists_is_refused_by_name(admin: Any, topic: str) -> None:
         (NewTopic("wrong", 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
         (NewTopic("wrong", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
         (NewTopic("wrong", 1, 1, config={"cleanup.policy": "burn"}), KafkaError.INVALID_CONFIG),
-        (NewTopic("wrong", 1, replica_assignment=[[77]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("wrong", 1, replica_assignment=[[0, 0]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
     ],
     ids=lambda value: value.topic[:8] if isinstance(value, NewTopic) else "",
 )
@@ -110,6 +110,13 @@ def test_impossible_topic_is_refused(admin: Any, new: NewTopic, code: int) -> No
     assert error.code() == code
     assert error.str()
     assert new.topic not in admin.list_topics(timeout=10).topics
+
+
+def test_replica_on_an_unknown_broker_is_refused_at_once(own_broker: Broker) -> None:
+    """Unlike Apache Kafka 3.9 with ZooKeeper, which keeps such a topic and answers REQUEST_TIMED_OUT."""
+    admin = admin_client(own_broker.bootstrap)
+    error = refusal(admin.create_topics([NewTopic(fresh_name("elsewhere"), 1, replica_assignment=[[77]])]))
+    assert error.code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_validated_topic_is_not_created(admin: Any) -> None:

@@ -67,7 +67,7 @@ def test_members_share_partitions_and_take_over_from_one_that_leaves_and_one_tha
         got = _values(first, second, third)
         assert len(got) <= len(set(got)) + 200, "what was committed is not delivered again"
         first.stop()
-    assert describe(bootstrap, group).state == "EMPTY"
+    assert describe(bootstrap, group).state == "Empty"
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 The suite is copied without its SASL and SSL files, which start an Apache Kafka of their own. The sdist leaves out
 `test/__init__.py` and `test/service.py`; for a broker that runs already two small classes are all that is needed of it.
-KAFKA_VERSION is the version that kafka-python itself infers from our ApiVersions. About a minute and a half.
+The broker needs group.min.session.timeout.ms=3000 or less (the shared one has it; an Apache Kafka given by address must
+have it too, or test_group fails there as well). KAFKA_VERSION is the version that kafka-python itself infers from our
+ApiVersions. About a minute.
 """
 
 from __future__ import annotations

@@ -115,7 +115,8 @@ def fetch_with_librdkafka(plan: ConsumerPlan, begin: Begin) -> Tally:
         consumer.assign([TopicPartition(plan.topic, partition, 0) for partition in plan.partitions])
         got, last = 0, time.monotonic()
         while got < wanted:
-            messages = consumer.consume(LIST_LENGTH, 0.5)
+            # Never more than are to come: it waits until it has them all, or its time is up.
+            messages = consumer.consume(min(LIST_LENGTH, wanted - got), 0.5)
             if messages:
                 last = time.monotonic()
                 if (error := messages[-1].error()) is not None:

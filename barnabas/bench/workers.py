@@ -27,11 +27,13 @@ _END_SECONDS = 600.0
 
 @attrs.frozen(slots=True)
 class Tally:
-    """What one worker did between `begin()` and its return; `values` are (nanoseconds, how often), if it timed."""
+    """What one worker did between `begin()` and the making of its tally, which it makes before it closes anything;
+    `values` are (nanoseconds, how often), if it timed."""
 
     operations: int
     bytes: int
     values: Sequence[tuple[int, int]] = ()
+    ended: float = attrs.field(factory=time.monotonic)
 
 
 @attrs.frozen(slots=True)
@@ -40,7 +42,6 @@ class Finished:
 
     tally: Tally
     began: float
-    ended: float
     cpu: float
 
 
@@ -54,7 +55,7 @@ class Run:
     @property
     def seconds(self) -> float:
         """From the first begin to the last end."""
-        return max(one.ended for one in self.finished) - min(one.began for one in self.finished)
+        return max(one.tally.ended for one in self.finished) - min(one.began for one in self.finished)
 
     @property
     def operations(self) -> int:
@@ -115,7 +116,7 @@ def _child(pipe: Connection, barrier: Any, work: Callable[[Plan, Begin], Tally],
 
     try:
         tally = work(plan, begin)
-        pipe.send(Finished(tally, began, time.monotonic(), _own_cpu() - cpu))
+        pipe.send(Finished(tally, began, _own_cpu() - cpu))
     except threading.BrokenBarrierError:
         pipe.send("")  # another worker failed; its words count
     except Exception as error:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from brokerd.metadata import NO_LEADER, BrokerInfo, ClusterView, PartitionInfo, TopicInfo
-from zk_schema.nodes import BrokerRegistration, Incarnation, TopicAssignment, VersionedState
+from zk_schema.nodes import BrokerRegistration, Incarnation, TopicAssignment, VersionedState, uuid_text
 
 NO_STATE_EPOCH = -1
 
@@ -115,6 +115,8 @@ class ClusterState:
         """Names under /admin/delete_topics; only the controller reads them."""
         self.frozen: dict[str, str] = {}
         """Topics with an unreadable node, and what is wrong (A31)."""
+        self.broker_settings: dict[str, Mapping[str, str]] = {}
+        """Settings of brokers made while they run, by id and as `<default>`."""
         self._view = ClusterView("")
         self._stale: set[str] = set()
         self._stale_brokers = True
@@ -222,12 +224,22 @@ class ClusterState:
             topic.overrides = dict(overrides or {})
             self._stale.add(name)
 
+    def set_broker_settings(self, name: str, settings: Mapping[str, str]) -> None:
+        """The settings of one broker, or of all (`<default>`)."""
+        self.broker_settings[name] = dict(settings)
+
     def bury(self, topic_id: bytes) -> None:
         """There is a tombstone of this topic."""
         self.tombstones.add(topic_id)
         name = self._view.names.get(topic_id)
         if name is not None:
             self._stale.add(name)
+
+    def keep_tombstones(self, there: Iterable[str]) -> None:
+        """All tombstones that there are, by the text of their ids: forgets those that were purged."""
+        names = set(there)
+        alive = {topic.topic_id for topic in self.topics.values()}
+        self.tombstones = {one for one in self.tombstones if one in alive or uuid_text(one) in names}
 
     def forget_topic(self, name: str) -> None:
         """The topic node is gone."""

@@ -22,6 +22,7 @@ from brokerd.cluster.asynchronous import pause, spawn
 from brokerd.cluster.cluster_state import ClusterState, KnownTopic
 from brokerd.cluster.decisions import Authority, Multi
 from brokerd.cluster.learning import Learner
+from brokerd.cluster.purging import Purger
 from zk_schema import paths
 from zk_schema.nodes import ControllerEpoch, ControllerNode
 from zk_schema.operations import (
@@ -48,9 +49,6 @@ STEP_SECONDS = 0.003
 """How long one step may look at topics before the reactor gets its turn."""
 TOPICS_AT_A_TIME = 32
 PURGE_EVERY_SECONDS = 300.0
-CHANGES_KEPT = 1000
-CHANGES_KEPT_MS = 15 * 60 * 1000
-PURGE_AT_A_TIME = 200
 LOGGED_REASONS = 20
 
 
@@ -86,6 +84,7 @@ class Controller:
         self._seen_brokers = -1
         self._timer: Any = None
         self._next_purge = 0.0
+        self._purger = Purger(session, self._known)
         self.decided_once = False
         """Whether everything has been looked at since this broker became controller."""
 
@@ -268,21 +267,7 @@ class Controller:
         if self.authority is None or self._reactor.seconds() < self._next_purge:
             return
         self._next_purge = self._reactor.seconds() + PURGE_EVERY_SECONDS
-        await self._purge(paths.CHANGES, CHANGES_KEPT)
-        await self._purge(paths.CONFIG_CHANGES, 0)
-
-    async def _purge(self, parent: str, kept: int) -> None:
-        """Deletes, oldest first, what is old enough; some at a time, the rest in the next round."""
-        names = sorted(await self._session.children(parent))
-        before = int(time.time() * 1000) - CHANGES_KEPT_MS
-        for name in names[: max(len(names) - kept, 0)][:PURGE_AT_A_TIME]:
-            stat = await self._session.exists(f"{parent}/{name}")
-            if stat is not None and stat.ctime_ms > before:
-                return
-            try:
-                await self._session.delete(f"{parent}/{name}")
-            except NoNode:
-                continue
+        await self._purger.purge()
 
 
 def _ends_wish(operation: Operation) -> bool:

@@ -85,13 +85,16 @@ class Learner:
         await self._session.sync()
         self._last_change = _highest(await self._children(Part.CHANGES))
         self._last_config = _highest(await self._children(Part.CONFIGS))
-        for name in await self._session.children(paths.DELETED):
+        dead = await self._session.children(paths.DELETED)
+        for name in dead:
             self._bury(name)
         await each(await self._session.children(paths.INCARNATIONS), self._read_incarnation, WIDTH)
         names = await self._session.children(paths.TOPICS)
         await each(names, self._read_topic, WIDTH // 8)
         for name in set(known.topics) - set(names):
             known.forget_topic(name)
+        known.keep_tombstones(dead)
+        await each(await self._session.children(paths.BROKER_CONFIGS), self._read_broker_settings, WIDTH)
         await self.read_brokers()
         await self._read_controller()
         self._live = True
@@ -117,6 +120,11 @@ class Learner:
         self._rereads.setdefault(name, []).append(waiting)
         self._kick()
         return waiting
+
+    def look_at_brokers(self) -> None:
+        """Somebody has heard of a broker that is newer than what is known of it (A22)."""
+        self._stale.add(Part.BROKERS)
+        self._kick()
 
     # ---- what makes reading necessary
 
@@ -313,6 +321,8 @@ class Learner:
                 kind, _, name = ConfigChange.decode(path, data).entity_path.partition("/")
                 if kind == "topics":
                     await self._read_overrides(name)
+                elif kind == "brokers":
+                    await self._read_broker_settings(name)
             except NoNode:
                 pass
             except BadNode as problem:
@@ -388,6 +398,16 @@ class Learner:
             self.known.set_overrides(name, await self._overrides(name))
         except BadNode as problem:
             log.error("{problem}; the settings of {name} stay as they were", problem=problem, name=name)
+
+    async def _read_broker_settings(self, name: str) -> None:
+        path = paths.broker_config(name)
+        try:
+            data, _ = await self._session.get(path)
+            self.known.set_broker_settings(name, EntityConfig.decode(path, data).overrides)
+        except NoNode:
+            self.known.set_broker_settings(name, {})
+        except BadNode as problem:
+            log.error("{problem}; these settings stay as they were", problem=problem)
 
     def _bury(self, name: str) -> None:
         try:

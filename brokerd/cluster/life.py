@@ -40,6 +40,7 @@ from zk_schema.nodes import (
     uuid_text,
 )
 from zk_schema.operations import (
+    ANY_VERSION,
     BadVersion,
     Check,
     CoordinationError,
@@ -72,7 +73,8 @@ class Self:
     """What the broker says of itself, and what its disk says."""
 
     broker_id: int
-    endpoints: tuple[Endpoint, ...]
+    endpoints: Callable[[], tuple[Endpoint, ...]]
+    """What to advertise; it may change with the settings that were learned."""
     rack: str | None
     notes: identity.Notes
     """Where the last session is kept: the first log directory that works."""
@@ -95,7 +97,9 @@ class Life:
         registered: Callable[[], None],
         lost: Callable[[], None],
         fatal: Callable[[Exception], None],
+        learned: Callable[[], None] = lambda: None,
     ) -> None:
+        """`learned` is called when everything was read and before anything is registered."""
         self._reactor = reactor
         self._session = session
         self._learner = learner
@@ -104,6 +108,7 @@ class Life:
         self._registered = registered
         self._lost = lost
         self._fatal = fatal
+        self._learned = learned
         self._running_for: int | None = None
         self._ever_registered = False
         self.epoch = -1
@@ -172,11 +177,13 @@ class Life:
         former = identity.read(me.notes)
         await self._check_cluster(former)
         await self._clear_registration(former, session_id)
-        epoch = await self._become(Incarnation(me.broker_id))
+        kept = await self._former_suspects()
+        epoch = await self._become(Incarnation(me.broker_id, suspect=kept))
         await self._learner.full_read()
-        suspects = await self._write_myself_out(epoch)
-        if suspects:
-            epoch = await self._become(Incarnation(me.broker_id, suspect=tuple(suspects)))
+        self._learned()
+        suspects = tuple(await self._write_myself_out(epoch, kept))
+        if suspects != kept:
+            epoch = await self._become(Incarnation(me.broker_id, suspect=suspects))
         identity.write(me.notes, identity.LastSession(session_id, max(self._session.last_zxid, former.zxid)))
         await self._register(epoch)
         await self._learner.read_brokers()
@@ -248,6 +255,19 @@ class Life:
             me.store_cluster_id(found)
         self._known.set_cluster_id(found)
 
+    async def _former_suspects(self) -> tuple[tuple[str, int], ...]:
+        """What the life before did not trust. A log stays suspect until others have vouched for it: the second start
+        after an emptied disk finds a log, which is empty because the first one made it."""
+        path = paths.incarnation(self._me.broker_id)
+        try:
+            data, _ = await self._session.get(path)
+            return Incarnation.decode(self._me.broker_id, data).suspect
+        except NoNode:
+            return ()
+        except BadNode as problem:
+            log.error("{problem}; it is written anew", problem=problem)
+            return ()
+
     async def _become(self, incarnation: Incarnation) -> int:
         """Writes the incarnation node; its version is the epoch, and whoever knew an older one is fenced."""
         try:
@@ -302,7 +322,7 @@ class Life:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.timestamp_ms / 1000))
         return ", ".join(f"{one.host}:{one.port}" for one in found.endpoints) + f" (registered {since})"
 
-    async def _write_myself_out(self, epoch: int) -> list[tuple[str, int]]:
+    async def _write_myself_out(self, epoch: int, kept: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         """A10: no state names me leader, and no ISR with others has a suspect log of mine. Returns the suspect logs
         that are alone in their ISR.
         """
@@ -310,7 +330,7 @@ class Life:
         alone: list[tuple[str, int]] = []
         for topic in list(self._known.topics.values()):
             if not self._known.is_dead(topic):
-                pieces.extend(self._retired(topic, alone))
+                pieces.extend(self._retired(topic, alone, kept))
                 await pause(self._reactor, 0)  # a turn for everybody else
         fence = Check(paths.incarnation(self._me.broker_id), epoch)
         for multi in decisions.pack(pieces, fences=(fence,)):
@@ -324,7 +344,9 @@ class Life:
             log.info("gave up {n} leaderships and ISR places of the life before", n=len(pieces))
         return alone
 
-    def _retired(self, topic: KnownTopic, alone: list[tuple[str, int]]) -> Iterable[decisions.Piece]:
+    def _retired(
+        self, topic: KnownTopic, alone: list[tuple[str, int]], kept: Sequence[tuple[str, int]]
+    ) -> Iterable[decisions.Piece]:
         me = self._me.broker_id
         for index, known in topic.states.items():
             state = known.state
@@ -332,7 +354,10 @@ class Life:
                 continue
             tp = TopicPartition(topic.name, index)
             leader, isr = state.leader, state.isr
-            if me in isr and (not self._me.has_log(tp) or self._me.is_suspect(tp)):
+            lost = not self._me.has_log(tp) or self._me.is_suspect(tp)
+            if isr == (me,) and (topic.name, index) in kept and len(topic.assignment.partitions.get(index, ())) > 1:
+                lost = lost or not state.recovering  # who asked for an unclean election has accepted the loss
+            if me in isr and lost:
                 if isr == (me,):
                     alone.append((topic.name, index))
                     log.warn("the log of {tp} is missing or not to be trusted, and nobody else is in sync", tp=tp)
@@ -343,19 +368,39 @@ class Life:
                 yield _retire(topic, index, known, leader, isr)
 
     async def _register(self, epoch: int) -> None:
-        me = self._me
-        registration = BrokerRegistration(me.broker_id, me.endpoints, int(time.time() * 1000), epoch, me.rack)
-        change = Change("broker", broker_id=me.broker_id)
+        registration = self._registration(epoch)
         try:
-            await self._session.multi(
-                [
-                    Check(paths.incarnation(me.broker_id), epoch),
-                    Create(registration.path, registration.encode(), ephemeral=True),
-                    Create(change.prefix, change.encode(), sequence=True),
-                ]
-            )
+            await self._announce(Create(registration.path, registration.encode(), ephemeral=True), epoch)
         except NodeError as problem:
             raise Joining(f"not registered: {problem}") from problem
+
+    def readvertise(self) -> None:
+        """The endpoints have changed: the registration says so, and everybody is told."""
+        if self.is_registered:
+            spawn(self._readvertise()).addErrback(lambda failure: log.failure("not advertised anew", failure))
+
+    async def _readvertise(self) -> None:
+        epoch = self.epoch
+        while self.is_registered and self.epoch == epoch:
+            registration = self._registration(epoch)
+            try:
+                await self._announce(Set(registration.path, registration.encode(), ANY_VERSION), epoch)
+                await self._learner.read_brokers()
+                return
+            except NodeError as problem:
+                self.fenced(f"its registration could not be changed: {problem}")
+            except CoordinationError as problem:
+                log.info("the new endpoints are advertised later: {problem}", problem=problem)
+                await pause(self._reactor, RETRY_SECONDS)
+
+    def _registration(self, epoch: int) -> BrokerRegistration:
+        me = self._me
+        return BrokerRegistration(me.broker_id, me.endpoints(), int(time.time() * 1000), epoch, me.rack)
+
+    async def _announce(self, write: Create | Set, epoch: int) -> None:
+        change = Change("broker", broker_id=self._me.broker_id)
+        fence = Check(paths.incarnation(self._me.broker_id), epoch)
+        await self._session.multi([fence, write, Create(change.prefix, change.encode(), sequence=True)])
 
     # ---- leaving
 
@@ -364,7 +409,8 @@ class Life:
         self.draining = True
         if not self.is_registered:
             return
-        incarnation = Incarnation(self._me.broker_id, draining=True)
+        kept = tuple(sorted(self._known.suspects(self._me.broker_id)))
+        incarnation = Incarnation(self._me.broker_id, draining=True, suspect=kept)
         change = Change("broker", broker_id=self._me.broker_id)
         await self._session.multi(
             [

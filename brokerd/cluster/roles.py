@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -38,6 +38,19 @@ log = Logger()
 SLICE_SECONDS = 0.004
 
 
+class Followers(Protocol):
+    """Who fetches for the partitions that are led elsewhere: replication/replicas.py."""
+
+    def follow(self, partition: Partition, info: PartitionInfo) -> None:
+        """The partition follows the leader that the state names, if there is one."""
+
+    def leave(self, partition: Partition) -> None:
+        """It follows nobody any more."""
+
+    def drop_all(self) -> None:
+        """Nobody does: the session is lost."""
+
+
 class Roles:
     """Keeps `broker.partitions` and the logs as the view wants them. `settled` is told when topics are done."""
 
@@ -49,12 +62,14 @@ class Roles:
         *,
         registered: Callable[[], bool],
         settled: Callable[[], None],
+        followers: Followers,
     ) -> None:
         self._reactor = reactor
         self._broker = broker
         self._known = known
         self._registered = registered
         self._tell = settled
+        self._followers = followers
         self._me = broker.config.broker_id
         self._waiting: dict[str, None] = {}
         self._work: deque[tuple[str, Callable[[], None]]] = deque()
@@ -79,6 +94,7 @@ class Roles:
         """Everything: after registration, and what is on the disk and in no topic."""
         self.look(self._broker.view.topics)
         self.look(log.topic for log in self._broker.logs.logs.values())
+        self.look(tp.topic for tp in self._broker.logs.offline)
         self._report_strays()
 
     def drop_all(self) -> None:
@@ -89,6 +105,7 @@ class Roles:
         self._elected.clear()
         self._syncing.clear()
         self._unled.clear()
+        self._followers.drop_all()
         for partition in self._broker.partitions.values():
             if partition.is_leader:
                 partition.resign()
@@ -97,6 +114,7 @@ class Roles:
         """The partition is no longer served here."""
         partition = self._broker.partitions.pop(tp, None)
         if partition is not None:
+            self._followers.leave(partition)
             partition.resign()
 
     def settled(self, name: str) -> bool:
@@ -181,8 +199,7 @@ class Roles:
             del self._unled[name]
 
     def _lead(self, partition: Partition, info: PartitionInfo) -> None:
-        mark = max(partition.high_watermark, self._broker.logs.high_watermarks.get(partition.tp, 0))
-        partition.lead(info.leader_epoch, info.replicas, info.isr, mark)
+        partition.lead(info.leader_epoch, info.replicas, info.isr, partition.high_watermark, info.version)
 
     # ---- one topic
 
@@ -191,10 +208,9 @@ class Roles:
         topic = self._broker.view.topics.get(name)
         if topic is None:
             self._configs.pop(name, None)
-            gone = [tp for tp in self._broker.logs.logs if tp.topic == name] + [
-                tp for tp in self._broker.partitions if tp.topic == name and tp not in self._broker.logs.logs
-            ]
-            return [self._gone(tp) for tp in gone]
+            logs = self._broker.logs
+            every = dict.fromkeys((*logs.logs, *logs.offline, *self._broker.partitions))
+            return [self._gone(tp) for tp in every if tp.topic == name]
         config = TopicConfig.of(self._broker.config, topic.overrides)
         fresh = self._configs.get(name) != config
         self._configs[name] = config
@@ -216,6 +232,8 @@ class Roles:
                 self.forget(tp)
                 partition = None
             if self._me not in info.replicas:
+                if partition is not None:
+                    self._followers.leave(partition)
                 if partition is not None and partition.is_leader:
                     partition.resign()
                 return
@@ -225,18 +243,22 @@ class Roles:
                 return
             if fresh:
                 partition.log.configure(config)
+                partition.gate()
+                self._broker.request_flush(partition)
             self._play(partition, info)
 
         return work
 
     def _open(self, tp: TopicPartition, topic: TopicInfo, info: PartitionInfo, config: TopicConfig) -> Partition | None:
         """The partition with its log; made if there is none. None: it is offline or refused, and reported."""
-        if not self._registered() or info.version < 0 or tp in self._broker.logs.offline:
+        if not self._registered() or info.version < 0 or self._is_offline(tp):
             return None
         found = self._log(tp, topic, config)
         if found is None:
             return None
-        partition = Partition(tp, found, self._me)
+        partition = Partition(tp, found, self._me, self._broker.surroundings)
+        mark = self._broker.logs.high_watermarks.get(tp, 0)
+        partition.high_watermark = max(found.log_start, min(mark, found.log_end))
         self._broker.partitions[tp] = partition
         return partition
 
@@ -259,16 +281,23 @@ class Roles:
 
     def _play(self, partition: Partition, info: PartitionInfo) -> None:
         """A21: a higher epoch is a new role, the same one only another ISR, a lower one is old news."""
-        if info.leader != self._me or not self._registered():
-            if partition.is_leader and (info.leader_epoch > partition.leader_epoch or not self._registered()):
+        if not self._registered():
+            if partition.is_leader:
                 partition.resign()
+            return
+        if info.leader != self._me:
+            if info.leader_epoch > partition.leader_epoch or not partition.is_leader:
+                self._followers.follow(partition, info)
             return
         if partition.is_leader and info.leader_epoch <= partition.leader_epoch:
             if info.leader_epoch == partition.leader_epoch:
-                partition.replicas, partition.isr = info.replicas, info.isr
+                partition.settle_isr(info.replicas, info.isr, info.version)
             return
+        self._followers.leave(partition)
         if info.leader_epoch <= partition.log.latest_epoch:
             return  # A11: being stored just now; or of a former life, then the next election is on its way
+        if partition.is_leader:
+            partition.resign()  # no append of the old epoch may come after the start of the new one
         with without_sync():
             partition.log.start_epoch(info.leader_epoch)
         if partition not in self._elected:
@@ -281,10 +310,19 @@ class Roles:
         def work() -> None:
             found = self._broker.logs.logs.get(tp)
             self.forget(tp)
+            self._is_offline(tp)
             if found is not None and found.topic_id in self._known.tombstones:
                 self._broker.logs.delete(tp)
 
         return work
+
+    def _is_offline(self, tp: TopicPartition) -> bool:
+        """Whether the partition's log cannot be used; a damaged one of a topic that is dead is taken away."""
+        logs = self._broker.logs
+        if tp in logs.offline and logs.offline_topic_id(tp) in self._known.tombstones:
+            log.info("the damaged log of {tp} goes: its topic was deleted", tp=tp)
+            logs.delete(tp)
+        return tp in logs.offline
 
     def _report_strays(self) -> None:
         """A29: a log of a topic that is neither known nor dead is kept and not served."""

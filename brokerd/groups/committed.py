@@ -41,6 +41,7 @@ class CommittedOffsets:
     async def _commit(self, group_id: str, make: Callable[[int], Commit], entries: Sequence[Committed]) -> None:
         hosted = self._groups.host(group_id)
         if hosted.group.state is State.EMPTY:
+            self._groups.offsets.forget(group_id)  # while nobody is in it, tools write to its nodes
             try:
                 await self._make_sure_it_exists(hosted)
             finally:

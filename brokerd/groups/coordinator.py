@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, DeferredSemaphore, fail
 from twisted.logger import Logger
 
 from brokerd.cluster.asynchronous import each, pause, spawn
@@ -51,6 +51,8 @@ log = Logger()
 
 LOAD_WIDTH = 32
 """Coordinator that are read at the same time."""
+COPY_WIDTH = 8
+"""Groups whose copies for tools are brought up to date at the same time: after a failover all of them want it."""
 RETRY_SECONDS = 0.5
 COPY_RETRY_SECONDS = 5.0
 NO_LEASE_SECONDS = 1.0
@@ -102,6 +104,7 @@ class Coordinator:
         self.offsets = OffsetStore(session, self.slots)
         self.hosted: dict[str, Hosted] = {}
         self._unreadable: dict[str, str] = {}
+        self._copiers = DeferredSemaphore(COPY_WIDTH)
         self._waiting: dict[int, Deferred[Any]] = {}
         self._tokens = 0
         self._stopped = False
@@ -248,7 +251,8 @@ class Coordinator:
         if hosted.stores and not hosted.storing:
             hosted.storing = True
             spawn(self._write(hosted)).addErrback(lambda failure: log.failure("writing a group failed", failure))
-        if hosted.group.state is not before.state:
+        if hosted.group.state is not before.state and hosted.group.state is not State.DEAD:
+            self.offsets.forget(before.group_id)  # offsets may have been moved by a tool between two generations
             log.info(
                 "group {name}: {state}, generation {generation}, {n} members",
                 name=before.group_id,
@@ -281,6 +285,7 @@ class Coordinator:
             return
         if self._session.lease_valid():
             self._feed(hosted, Tick())
+            self.forget_if_unused(hosted)
         else:
             self._feed(hosted, Resume())
             if hosted.timer is None:
@@ -320,12 +325,15 @@ class Coordinator:
             hosted.copying = True
             spawn(self._copy_on(hosted)).addErrback(lambda failure: log.failure("copying a group failed", failure))
 
+    def _copy_once(self, hosted: Hosted, stored: StoredGroup) -> Deferred[None]:
+        return spawn(self.store.copy(hosted.slot, hosted.nodes, stored))
+
     async def _copy_on(self, hosted: Hosted) -> None:
         try:
             while hosted.copy is not None and hosted.slot.held and not self._stopped:
                 stored, hosted.copy = hosted.copy, None
                 try:
-                    await self.store.copy(hosted.slot, hosted.nodes, stored)
+                    await self._copiers.run(self._copy_once, hosted, stored)
                 except errors.NotCoordinator:
                     return
                 except (CoordinationError, errors.KafkaError) as problem:

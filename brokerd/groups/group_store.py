@@ -84,13 +84,18 @@ class GroupStore:
 
     async def read(self, group_id: str) -> tuple[Nodes, StoredGroup | None]:
         """The group as it is; BadNode if its truth cannot be read."""
-        nodes = Nodes(group_id)
-        await self._look(nodes)
-        if nodes.version is None:
+        asked: list[Deferred[Any]] = [
+            self._session.get(paths.group_state(group_id)).addErrback(none_if_missing),
+            self._session.get(paths.group_plan(group_id)).addErrback(none_if_missing),
+        ]
+        state, plan = await together(asked)
+        nodes = Nodes(group_id, exists=True)
+        if state is None:
             return nodes, None
-        data, stat = await self._session.get(paths.group_state(group_id))
-        nodes.version = stat.version
-        return nodes, StoredGroup.decode(paths.group_state(group_id), data)
+        if plan is not None:
+            nodes.kind, nodes.kind_version = GroupKind.decode(group_id, plan[0]).kind, plan[1].version
+        nodes.version = state[1].version
+        return nodes, StoredGroup.decode(paths.group_state(group_id), state[0])
 
     async def _look(self, nodes: Nodes) -> None:
         """Which nodes there are, in one round trip."""

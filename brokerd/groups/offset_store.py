@@ -73,7 +73,7 @@ class OffsetStore:
         self._running = False
 
     def forget(self, group_id: str) -> None:
-        """What was known of a group may be wrong."""
+        """What was known of a group may be wrong. A commit that is under way goes on with what it knew."""
         self._known.pop(group_id, None)
 
     # ---- committing
@@ -145,30 +145,13 @@ class OffsetStore:
         """Raises what the multi raised; then nothing is known of the groups any more."""
         try:
             await self._learn(batch)
-            for slots, operations in self._multis(batch):
+            known = {one.group_id: self._known[one.group_id] for one in batch}
+            for slots, operations in _multis(batch, known):
                 await self._slots.multi(slots, operations)
         except BaseException:
             for one in batch:
                 self.forget(one.group_id)
             raise
-
-    def _multis(self, batch: Sequence[_Commit]) -> Iterable[tuple[list[Slot], list[Operation]]]:
-        """The operations of all commits, cut to the size of a multi. A commit that changes nothing is still fenced."""
-        slots: dict[Slot, None] = {}
-        operations: list[Operation] = []
-        used = 0
-        for one in batch:
-            known = self._known[one.group_id]
-            slots[one.slot] = None
-            for entry in one.entries:
-                for operation in known.operations(entry):
-                    cost = size(operation)
-                    if operations and (used + cost > _ROOM_BYTES or len(operations) >= _ROOM_OPERATIONS):
-                        yield list(slots), operations
-                        slots, operations, used = {one.slot: None}, [], 0
-                    operations.append(operation)
-                    used += cost
-        yield list(slots), operations
 
     async def _learn(self, batch: Sequence[_Commit]) -> None:
         """Reads which nodes there are, for topics that are committed for the first time."""
@@ -271,6 +254,26 @@ class OffsetStore:
                     await self._slots.multi([slot], chunk)
             finally:
                 self.forget(group_id)
+
+
+def _multis(
+    batch: Sequence[_Commit], known: Mapping[str, GroupOffsets]
+) -> Iterable[tuple[list[Slot], list[Operation]]]:
+    """The operations of all commits, cut to the size of a multi. A commit that changes nothing is still fenced."""
+    slots: dict[Slot, None] = {}
+    operations: list[Operation] = []
+    used = 0
+    for one in batch:
+        slots[one.slot] = None
+        for entry in one.entries:
+            for operation in known[one.group_id].operations(entry):
+                cost = size(operation)
+                if operations and (used + cost > _ROOM_BYTES or len(operations) >= _ROOM_OPERATIONS):
+                    yield list(slots), operations
+                    slots, operations, used = {one.slot: None}, [], 0
+                operations.append(operation)
+                used += cost
+    yield list(slots), operations
 
 
 def _numbers(names: Iterable[str] | None) -> list[int]:

@@ -1,4 +1,6 @@
-"""AlterConfigs: a topic's overrides are replaced as a whole by those in the request."""
+"""AlterConfigs: the overrides of a topic, or the dynamic settings of this broker or of all, are replaced as a whole by
+those in the request.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from brokerd import topic_rules
-from brokerd.handlers.describe_configs import BROKER, TOPIC
+from brokerd import dynamic_config, topic_rules
+from brokerd.handlers.describe_configs import BROKER, TOPIC, check_broker
 from brokerd.handlers.settling import gathered, settled
 from brokerd.handlers.types import Request
 from kafka_wire import errors
@@ -27,7 +29,7 @@ API = Api.ALTER_CONFIGS
 VERSIONS = (0, 2)
 
 Change = Callable[[Any, Mapping[str, str]], Mapping[str, str | None]]
-"""(resource of the request, overrides now) -> overrides wanted."""
+"""(resource of the request, settings now) -> settings wanted."""
 
 Answer = TypeVar("Answer")
 
@@ -61,14 +63,11 @@ def alter(
         try:
             if (kind, name) in twice:
                 raise errors.InvalidRequest("The resource is in the request more than once.")
-            wanted = _wanted(broker, resource, change)
+            work = _work(broker, resource, change)
         except errors.KafkaError as problem:
             pieces.append(result(problem))
             continue
-        if wanted is None or validate_only:
-            pieces.append(result())
-        else:
-            pieces.append(settled(broker.topics.set_overrides(name, wanted), _done(result), result))
+        pieces.append(result() if validate_only else settled(work(), _done(result), result))
     return pieces
 
 
@@ -76,8 +75,8 @@ def _done(result: Callable[[], Answer]) -> Callable[[None], Answer]:
     return lambda _: result()
 
 
-def _wanted(broker: Broker, resource: Any, change: Change) -> dict[str, str] | None:
-    """The overrides that the topic is to have, checked; None if there is nothing to do."""
+def _work(broker: Broker, resource: Any, change: Change) -> Callable[[], Deferred[None]]:
+    """The change of one resource, checked and ready to be made."""
     twice = topic_rules.repeated(config.name for config in resource.configs)
     if twice:
         raise errors.InvalidRequest(f"Settings are given more than once: {', '.join(sorted(map(str, twice)))}.")
@@ -86,10 +85,22 @@ def _wanted(broker: Broker, resource: Any, change: Change) -> dict[str, str] | N
         topic = broker.view.topics.get(topic_rules.check_name(name))
         if topic is None:
             raise errors.UnknownTopicOrPartition(f"There is no topic '{name}'.")
-        return topic_rules.check_overrides(change(resource, topic.overrides))
+        wanted = topic_rules.check_overrides(change(resource, topic.overrides))
+        return lambda: broker.topics.set_overrides(name, wanted)
     if resource.resource_type == BROKER:
-        if resource.configs:
-            names = ", ".join(sorted(str(config.name) for config in resource.configs))
-            raise errors.InvalidRequest(f"A broker's settings cannot be changed while it runs: {names}.")
-        return None
+        return _broker_work(broker, name, lambda now: change(resource, now))
     raise errors.InvalidRequest(f"Resources of type {resource.resource_type} have no settings here.")
+
+
+def _broker_work(
+    broker: Broker, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str | None]]
+) -> Callable[[], Deferred[None]]:
+    """Checked against the settings of now; and again when they are written, should they have changed by then."""
+    config = broker.config
+    check_broker(broker, name)
+
+    def wanted(now: Mapping[str, str]) -> dict[str, str]:
+        return dynamic_config.check(config, now, change(now), cluster_wide=name == "")
+
+    wanted(config.own if name else config.cluster_wide)
+    return lambda: broker.settings.alter(name or dynamic_config.EVERYBODY, wanted)

@@ -11,6 +11,7 @@ from kafka_wire.schema.describe_cluster import DescribeClusterBroker, DescribeCl
 
 if TYPE_CHECKING:
     from brokerd.broker import Broker
+    from brokerd.metadata import BrokerInfo
 
 API = Api.DESCRIBE_CLUSTER
 VERSIONS = (0, 1)
@@ -35,11 +36,13 @@ def handle(broker: Broker, request: Request) -> DescribeClusterResponse:
         endpoint_type=_BROKERS,
         cluster_id=view.cluster_id,
         controller_id=view.controller_id,
-        brokers=tuple(
-            DescribeClusterBroker(broker_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
-            for _, one in sorted(view.brokers.items())
-        ),
+        brokers=tuple(_broker(one, request.connection.listener) for _, one in sorted(view.brokers.items())),
     )
+
+
+def _broker(one: BrokerInfo, listener: str) -> DescribeClusterBroker:
+    host, port = one.address(listener)
+    return DescribeClusterBroker(broker_id=one.broker_id, host=host, port=port, rack=one.rack)
 
 
 def _refused(body: DescribeClusterRequest, code: int, message: str) -> DescribeClusterResponse:

@@ -1,4 +1,4 @@
-"""DescribeConfigs of topics and of this broker."""
+"""DescribeConfigs of topics, of this broker, and of what all brokers were told while they ran."""
 
 from __future__ import annotations
 
@@ -66,14 +66,17 @@ def _entries(broker: Broker, resource: DescribeConfigsResource) -> Iterable[conf
             raise errors.UnknownTopicOrPartition(f"There is no topic '{name}'.")
         return config_view.topic_entries(broker.config, topic.overrides)
     if resource.resource_type == BROKER:
-        if name == "":
-            return ()  # the cluster-wide defaults of settings that can change at run time: there are none
-        if name != str(broker.config.broker_id):
-            raise errors.InvalidRequest(
-                f"This is broker {broker.config.broker_id}; the settings of broker {name} must be asked of it."
-            )
-        return config_view.broker_entries(broker.config)
+        check_broker(broker, name)
+        return (config_view.broker_entries if name else config_view.cluster_wide_entries)(broker.config)
     raise errors.InvalidRequest(f"Resources of type {resource.resource_type} have no settings here.")
+
+
+def check_broker(broker: Broker, name: str) -> None:
+    """InvalidRequest unless the settings of all brokers are meant (""), or this one's."""
+    if name not in ("", str(broker.config.broker_id)):
+        raise errors.InvalidRequest(
+            f"This is broker {broker.config.broker_id}; the settings of broker {name} are the business of that one."
+        )
 
 
 def _chosen(entries: Iterable[config_view.Entry], resource: DescribeConfigsResource) -> Iterable[config_view.Entry]:

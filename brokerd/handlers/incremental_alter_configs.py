@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: single overrides of a topic are set, deleted, or (lists) added to and taken from."""
+"""IncrementalAlterConfigs: single settings of topics and brokers are set, deleted, or (lists) added to and cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from twisted.internet.defer import Deferred
 
 from brokerd import config_view
+from brokerd.config_keys import KEYS, Key
 from brokerd.handlers.alter_configs import alter
+from brokerd.handlers.describe_configs import TOPIC
 from brokerd.handlers.settling import gathered
 from brokerd.handlers.types import Request
 from brokerd.topic_config import TOPIC_KEYS
@@ -36,20 +38,29 @@ def handle(
 ) -> IncrementalAlterConfigsResponse | Deferred[IncrementalAlterConfigsResponse]:
     """Answers when every resource is changed or refused."""
     body: IncrementalAlterConfigsRequest = request.body
-    in_force = {entry.name: entry.value for entry in config_view.topic_entries(broker.config, {})}
 
     def change(resource: AlterConfigsResource, now: Mapping[str, str]) -> Mapping[str, str | None]:
+        if resource.resource_type == TOPIC:
+            keys, entries = TOPIC_KEYS, config_view.topic_entries(broker.config, {})
+        else:
+            keys, entries = KEYS, config_view.broker_entries(broker.config)
+        in_force = {entry.name: entry.value for entry in entries}
         wanted: dict[str, str | None] = dict(now)
         for config in resource.configs:
-            _apply(config, wanted, in_force)
+            _apply(config, wanted, in_force, keys)
         return wanted
 
     pieces = alter(broker, body.resources, change, AlterConfigsResourceResponse, validate_only=body.validate_only)
     return gathered(pieces, lambda results: IncrementalAlterConfigsResponse(responses=tuple(results)))
 
 
-def _apply(config: AlterableConfig, wanted: dict[str, str | None], in_force: Mapping[str, str | None]) -> None:
-    """One operation on the overrides; a list that was not overridden starts from the value that is in force."""
+def _apply(
+    config: AlterableConfig,
+    wanted: dict[str, str | None],
+    in_force: Mapping[str, str | None],
+    keys: Mapping[str, Key],
+) -> None:
+    """One operation on the settings; a list that was not set starts from the value that is in force."""
     name, operation = config.name or "", config.config_operation
     if operation == DELETE:
         wanted.pop(name, None)
@@ -61,7 +72,7 @@ def _apply(config: AlterableConfig, wanted: dict[str, str | None], in_force: Map
     if operation == SET:
         wanted[name] = config.value
         return
-    key = TOPIC_KEYS.get(name)
+    key = keys.get(name)
     if key is None or key.kind != "list":
         raise errors.InvalidConfig(f"{name} is not a list: nothing can be added to it or taken from it.")
     now = _parts(wanted.get(name, in_force.get(name)))

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from brokerd import topic_rules
 from brokerd.handlers.settling import gathered, settled, within
 from brokerd.handlers.types import Request
-from brokerd.metadata import NO_LEADER, ClusterView, PartitionInfo, TopicInfo
+from brokerd.metadata import NO_LEADER, BrokerInfo, ClusterView, PartitionInfo, TopicInfo
 from kafka_wire import errors
 from kafka_wire.apis import Api
 from kafka_wire.schema.metadata import (
@@ -44,23 +44,25 @@ def handle(broker: Broker, request: Request) -> MetadataResponse | Deferred[Meta
     """Answers at once, unless topics are to be created first."""
     body: MetadataRequest = request.body
     if body.topics is None:
-        return _response(broker, [_known(broker, topic) for _, topic in sorted(broker.view.topics.items())])
+        return _response(broker, request, [_known(broker, topic) for _, topic in sorted(broker.view.topics.items())])
     creating = body.allow_auto_topic_creation and broker.config.auto_create_topics_enable
     pieces = [_one(broker, asked, creating) for asked in dict.fromkeys(body.topics)]
-    return gathered(pieces, lambda topics: _response(broker, topics))
+    return gathered(pieces, lambda topics: _response(broker, request, topics))
 
 
-def _response(broker: Broker, topics: Iterable[MetadataResponseTopic]) -> MetadataResponse:
-    view = broker.view
+def _response(broker: Broker, request: Request, topics: Iterable[MetadataResponseTopic]) -> MetadataResponse:
+    view, listener = broker.view, request.connection.listener
     return MetadataResponse(
-        brokers=tuple(
-            MetadataResponseBroker(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
-            for _, one in sorted(view.brokers.items())
-        ),
+        brokers=tuple(_broker(one, listener) for _, one in sorted(view.brokers.items())),
         cluster_id=view.cluster_id,
         controller_id=view.controller_id,
         topics=tuple(topics),
     )
+
+
+def _broker(one: BrokerInfo, listener: str) -> MetadataResponseBroker:
+    host, port = one.address(listener)
+    return MetadataResponseBroker(node_id=one.broker_id, host=host, port=port, rack=one.rack)
 
 
 def _one(

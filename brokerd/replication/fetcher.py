@@ -42,8 +42,8 @@ log = Logger()
 
 FIRST_REST_SECONDS = 0.02
 REPORTED = 6
-"""Failures in a row, about a second of them, after which a partition's trouble is worth a line: roles change everywhere at
-slightly different times."""
+"""Failures in a row, about a second of them, after which a partition's trouble is worth a line: roles do not change
+everywhere at the same moment."""
 PIPELINED = 2
 """Requests on their way at most: the one that waits at the leader, and the one that ends its wait."""
 _MAX_INT = 2**31 - 1
@@ -91,12 +91,11 @@ class Fetcher:
         self.waits_for_flush = waits_for_flush
         self._reactor = reactor
         self._broker = broker
-        self._config = broker.config
         self._replica_epoch = replica_epoch
         self._took = took
         self._uniform = uniform
-        timeout = self._config.replica_socket_timeout_ms / 1000
-        client_id = f"broker-{self._config.broker_id}-follows-{leader_id}"
+        timeout = broker.config.replica_socket_timeout_ms / 1000
+        client_id = f"broker-{broker.config.broker_id}-follows-{leader_id}"
         self._peer: Peer = peer or Peer(reactor, *address, client_id, timeout=timeout)
         self._followed: dict[Key, _Followed] = {}
         self._to_name: dict[_Followed, None] = {}
@@ -207,7 +206,7 @@ class Fetcher:
         answer.addErrback(lambda failure: log.failure("following broker {id} failed", failure, id=self.leader_id))
 
     def _request(self, asking: list[_Followed]) -> FetchRequest:
-        config = self._config
+        config = self._broker.config
         topics: dict[bytes, list[FetchPartition]] = {}
         for followed in asking:
             topic_id, index = followed.key
@@ -259,7 +258,7 @@ class Fetcher:
             self._told = why
             log.warn("cannot follow broker {id}: {why}", id=self.leader_id, why=why)
         _cancel(self._retry)
-        first, longest = FIRST_REST_SECONDS, self._config.replica_fetch_backoff_ms / 1000
+        first, longest = FIRST_REST_SECONDS, self._broker.config.replica_fetch_backoff_ms / 1000
         wait = 0.0 if at_once and self._failures == 1 else back_off(self._failures, first, longest, self._uniform)
         self._retry = self._reactor.callLater(wait, self._again)
 
@@ -378,7 +377,7 @@ class Fetcher:
     def _rest(self, followed: _Followed, wait: Wait, why: str) -> None:
         """Leaves a partition alone for a while; the leader is told that it is not fetched meanwhile."""
         followed.failures += 1
-        longest = self._config.replica_fetch_backoff_ms / 1000
+        longest = self._broker.config.replica_fetch_backoff_ms / 1000
         first = FIRST_REST_SECONDS if wait is Wait.SOON else longest
         seconds = back_off(followed.failures, first, longest, self._uniform)
         if followed.told != why and followed.failures >= REPORTED:

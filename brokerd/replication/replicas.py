@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+HELD_SECONDS = 0.1
 Loop = tuple[int, bool, int]
 """(leader, whether it waits for flushes, number): num.replica.fetchers loops of each kind."""
 
@@ -57,12 +58,16 @@ class Replicas:
             lag_seconds=config.replica_lag_time_max_ms / 1000,
             horizon_seconds=2 * config.replica_fetch_wait_max_ms / 1000,
             propose=self.writer.propose,
+            hold=self._hold,
             reread_brokers=reread_brokers,
         )
         self._fetchers: dict[Loop, Fetcher] = {}
         self._loops: dict[Partition, Loop] = {}
         self._homeless: dict[Partition, int] = {}
         """Partitions whose leader is not registered as far as we know, and who that is."""
+        self._held: dict[Partition, None] = {}
+        """Partitions whose high watermark waits for the write gate."""
+        self._held_timer: Any = None
         self._seen = -1
         self.bytes_in = 0
         self._check = LoopingCall(self._look_at_isrs)
@@ -77,6 +82,8 @@ class Replicas:
         if self._check.running:
             self._check.stop()
         self.writer.stop()
+        if self._held_timer is not None and self._held_timer.active():
+            self._held_timer.cancel()
         self.drop_all()
 
     def drop_all(self) -> None:
@@ -87,6 +94,17 @@ class Replicas:
         self._loops.clear()
         self._homeless.clear()
         self._broker.replica_fetches.drop_all()
+
+    def _hold(self, partition: Partition) -> None:
+        self._held[partition] = None
+        if self._held_timer is None:
+            self._held_timer = self._reactor.callLater(HELD_SECONDS, self._look_at_held)
+
+    def _look_at_held(self) -> None:
+        self._held_timer = None
+        held, self._held = self._held, {}
+        for partition in held:
+            partition.advance()
 
     # ---- roles
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _nothing(partition: Partition) -> None:
-    """Nobody writes ISRs here."""
+    """Nobody cares."""
 
 
 @attrs.define(eq=False)
@@ -34,6 +34,8 @@ class Surroundings:
     fit: Mapping[int, int] = attrs.field(factory=dict)
     """The same without those that are draining: who may be in sync."""
     propose: Callable[[Partition], None] = _nothing
+    hold: Callable[[Partition], None] = _nothing
+    """The partition could commit more but for the write gate: `advance` is to be called again soon."""
     reread_brokers: Callable[[], None] = lambda: None
     """A broker is heard of that is newer than what we know: its registration is to be read again (A22)."""
 

@@ -7,13 +7,17 @@ class Limits:
     """Counts of one broker over all its listeners. `max_per_ip` 0 refuses everybody, as in Kafka."""
 
     def __init__(self, max_connections: int, max_per_ip: int, max_buffered_bytes: int) -> None:
-        self.max_connections = max_connections
-        self.max_per_ip = max_per_ip
-        self.max_buffered_bytes = max_buffered_bytes
+        self.set(max_connections, max_per_ip, max_buffered_bytes)
         self.connections = 0
         self.buffered_bytes = 0
         self.refused = 0
         self._by_host: dict[str, int] = {}
+
+    def set(self, max_connections: int, max_per_ip: int, max_buffered_bytes: int) -> None:
+        """New limits; what is admitted stays."""
+        self.max_connections = max_connections
+        self.max_per_ip = max_per_ip
+        self.max_buffered_bytes = max_buffered_bytes
 
     def admit(self, host: str) -> str | None:
         """Counts a new connection, or says why it is refused. What was admitted must be released."""

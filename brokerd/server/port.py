@@ -69,6 +69,16 @@ class BrokerPort(tcp.Port):
     def startListening(self) -> None:
         """Binds, and begins to look for idle connections."""
         super().startListening()
+        self._sweep()
+
+    def set_idle_time(self, seconds: float) -> None:
+        """From now on connections that are silent for this long are closed."""
+        self._idle_round = seconds / IDLE_ROUNDS
+        if self._sweeper.running and self._sweeper.interval != self._idle_round:
+            self._sweeper.stop()
+            self._sweep()
+
+    def _sweep(self) -> None:
         self._sweeper.start(self._idle_round, now=False).addErrback(
             lambda failure: log.failure("idle connections are no longer looked for", failure)
         )

@@ -10,6 +10,7 @@ very pages that a second sync would call safe.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from brokerd.storage.file_range import open_directory, sync_file_system
@@ -42,17 +43,19 @@ class Flusher:
         post: Post,
         on_flushed: Callable[[PartitionLog], None],
         on_failed: Callable[[LogDir, Exception], None],
+        on_round: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`on_round` is told how long each round of syncs took."""
         self._post = post
         self._on_flushed = on_flushed
         self._on_failed = on_failed
+        self._on_round = on_round
         self._threads: dict[LogDir, _DirThread] = {}
 
     def request(self, log: PartitionLog, *, now: bool = False) -> None:
         """Flushes what was written, if the topic's settings say that it is time to, or at once with `now`.
 
-        To be called after each write; once a second besides for topics with flush.ms; and with `now` before a
-        checkpoint, so that `replicated` logs get a recovery point too.
+        To be called after each write, and when `PartitionLog.flush_due_in_ms` is over; with `now` for who cannot wait.
         """
         if not (log.is_dirty if now else log.is_flush_due()):
             return
@@ -73,7 +76,8 @@ class Flusher:
             thread.join(STOP_TIMEOUT_S)
         self._threads.clear()
 
-    def _done(self, targets: dict[PartitionLog, FlushTarget]) -> None:
+    def _done(self, targets: dict[PartitionLog, FlushTarget], seconds: float) -> None:
+        self._on_round(seconds)
         for log, target in targets.items():
             if log.flush_done(target):
                 self._on_flushed(log)
@@ -88,7 +92,7 @@ class _DirThread(threading.Thread):
         self,
         log_dir: LogDir,
         post: Post,
-        done: Callable[[dict[PartitionLog, FlushTarget]], None],
+        done: Callable[[dict[PartitionLog, FlushTarget], float], None],
         failed: Callable[[LogDir, Exception], None],
     ) -> None:
         super().__init__(name=f"flush {log_dir.path}", daemon=True)
@@ -128,11 +132,13 @@ class _DirThread(threading.Thread):
                 return
 
     def _round(self, targets: dict[PartitionLog, FlushTarget]) -> bool:
+        began = time.monotonic()
         try:
             sync_all(self._log_dir, targets)
         except OSError as problem:
             failure = problem
             self._post(lambda: self._failed(self._log_dir, failure))
             return False
-        self._post(lambda: self._done(targets))
+        seconds = time.monotonic() - began
+        self._post(lambda: self._done(targets, seconds))
         return True

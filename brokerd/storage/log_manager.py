@@ -158,6 +158,13 @@ class LogManager:
             producer_expiration_ms=self.config.producer_id_expiration_ms,
         )
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes new settings of the broker. Those of a topic's logs change with `PartitionLog.configure`."""
+        self.config = config
+        self._defaults = TopicConfig.of(config, {})
+        for log in self.logs.values():
+            log.expire_producers_after(config.producer_id_expiration_ms)
+
     def is_suspect(self, tp: TopicPartition, durability: str) -> bool:
         """A7: whether the log may have lost records that it once had."""
         return tp in self.suspects or (durability != FLUSHED and tp in self.suspects_unless_flushed)
@@ -221,6 +228,15 @@ class LogManager:
         if error.kind == FAILED:
             self.dir_failed(log_dir, problem)
         return KafkaStorageError(str(error))
+
+    def offline_topic_id(self, tp: TopicPartition) -> bytes | None:
+        """Whose the log of an offline partition is; None: its directory is offline, or cannot say."""
+        for log_dir in self.dirs:
+            directory = log_dir.path / f"{tp.topic}-{tp.partition}"
+            if tp in self.offline and log_dir.online and directory.is_dir():
+                with contextlib.suppress(OSError, checkpoint.BadCheckpoint):
+                    return checkpoint.read_topic_id(directory)
+        return None
 
     def delete(self, tp: TopicPartition) -> None:
         """Takes a partition's log away; its files go after file.delete.delay.ms. An offline one goes as well."""

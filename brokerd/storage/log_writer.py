@@ -349,6 +349,13 @@ class LogWriter:
             return True
         return config.flush_ms != LONG_MAX and clock_ms() - self._dirty_since_ms >= config.flush_ms
 
+    def flush_due_in_ms(self) -> int | None:
+        """When `is_flush_due` will hold for the time alone, from now; None: it never will, or nothing is dirty."""
+        if self._dirty_since_ms is None or self.config.flush_ms == LONG_MAX:
+            return None
+        left = self._dirty_since_ms + self.config.flush_ms - clock_ms()
+        return min(max(left, 1), self.config.flush_ms)  # whatever the wall clock did meanwhile
+
     def flush_target(self) -> FlushTarget:
         """The files to sync so that everything written is durable; give it to `flush_done` after that."""
         files: tuple[OpenFile, ...] | None = (self._segments.active.file.open(),)

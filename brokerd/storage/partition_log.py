@@ -248,6 +248,10 @@ class PartitionLog(LogWriter):
             raise storage_error(problem, f"removing old segments of {self.tp}") from problem
         return count
 
+    def expire_producers_after(self, milliseconds: int) -> None:
+        """How long the sequence of an idle producer is remembered, from the next `delete_old` on."""
+        self._producer_expiration_ms = milliseconds
+
     def purge(self, now_ms: int) -> list[str]:
         """Files that were taken away long enough ago: the caller removes them, out of the reactor's way."""
         delay = self.config.file_delete_delay_ms

@@ -31,9 +31,7 @@ def valid_body(api: Api, version: int, chance: Random, texts: Sequence[str] = TE
     return make(struct_of(api.schema, version, "request")[0], 0)
 
 
-def _value(
-    field: Field, depth: int, make: Callable[[Struct, int], Any], chance: Random, texts: Sequence[str]
-) -> Any:
+def _value(field: Field, depth: int, make: Callable[[Struct, int], Any], chance: Random, texts: Sequence[str]) -> Any:
     if field.nullable and chance.random() < 0.1:
         return {"uuid": bytes(16), "datetime_i64": -1}.get(field.kind) if not field.is_array else None
     if field.is_array:
@@ -41,9 +39,7 @@ def _value(
     return _single(field, depth, make, chance, texts)
 
 
-def _single(
-    field: Field, depth: int, make: Callable[[Struct, int], Any], chance: Random, texts: Sequence[str]
-) -> Any:
+def _single(field: Field, depth: int, make: Callable[[Struct, int], Any], chance: Random, texts: Sequence[str]) -> Any:
     if field.struct is not None:
         return make(field.struct, depth + 1)
     if field.kind == "string":

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from brokerd.broker_settings import BrokerSettings
 from brokerd.cluster.asynchronous import Signal
 from brokerd.cluster.cluster_state import ClusterState
 from brokerd.cluster.controller import Controller
@@ -279,9 +280,10 @@ class Node:
         self.view = ClusterView("")
         self.fatal: list[Exception] = []
         self.learner = Learner(ensemble.clock, session, self.known, self.publish)
+        self.endpoints: tuple[Endpoint, ...] = (Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092 + broker_id),)
         me = Self(
             broker_id,
-            (Endpoint("PLAINTEXT", "PLAINTEXT", "host", 9092 + broker_id),),
+            lambda: self.endpoints,
             None,
             self.disk,
             stored_cluster_id=lambda: self.disk.cluster_id,
@@ -317,6 +319,9 @@ class Node:
             changed=self.changed,
             published=self.publish,
             settled=lambda _: True,
+        )
+        self.settings = BrokerSettings(
+            session, self.known, self.topics.writer, published=self.publish, settled=lambda: True
         )
 
     def publish(self) -> None:

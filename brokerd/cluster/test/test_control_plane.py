@@ -12,13 +12,13 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from brokerd.cluster import controller
+from brokerd.cluster import controller, decisions, purging
 from brokerd.cluster.life import CannotJoin, IdInUse
 from brokerd.cluster.test.ensemble import Notes, World
 from kafka_wire import errors
 from kafka_wire.ids import TopicPartition
 from zk_schema import paths
-from zk_schema.nodes import BrokerRegistration, ControllerEpoch, PartitionState
+from zk_schema.nodes import BrokerRegistration, ControllerEpoch, PartitionState, Tombstone, uuid_text
 from zk_schema.operations import Create, Delete, Operation, Set
 
 
@@ -241,7 +241,7 @@ def test_A20_change_of_an_unknown_kind_means_that_the_topic_is_read() -> None:
 
 def test_A20_old_changes_are_purged_and_the_newest_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who were up to date notice nothing."""
-    monkeypatch.setattr(controller, "CHANGES_KEPT", 3)
+    monkeypatch.setattr(purging, "CHANGES_KEPT", 3)
     world = cluster(0, 1)
     made(world, 0, "logs")
     newest = sorted(world.ensemble.children(paths.CHANGES))[-3:]
@@ -251,6 +251,26 @@ def test_A20_old_changes_are_purged_and_the_newest_kept(monkeypatch: pytest.Monk
     assert sorted(world.ensemble.children(paths.CHANGES)) == newest
     made(world, 1, "more")
     agreed(world)
+
+
+def test_A29_tombstones_are_purged_when_nobody_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old ones whose topic is gone; one whose topic is still there stays, whatever its age."""
+    world = cluster(0)
+    node = world.nodes[0]
+    dead, dying = b"d" * 16, made(world, 0, "logs").topic_id
+    monkeypatch.setattr(decisions, "decide", lambda *arguments, **named: [])  # the controller takes no topic away
+    tombstones = [Tombstone(one, "logs", 0) for one in (dead, dying)]
+    world.ensemble.write([Create(one.path, one.encode()) for one in tombstones], 0)
+    node.known.bury(dead)
+    monkeypatch.setattr(purging, "TOMBSTONES_KEPT_MS", 10**15)
+    world.run(controller.PURGE_EVERY_SECONDS + controller.RECHECK_SECONDS + 1)
+    assert len(world.ensemble.children(paths.DELETED)) == 2
+
+    monkeypatch.setattr(purging, "TOMBSTONES_KEPT_MS", 0)
+    world.run(controller.PURGE_EVERY_SECONDS + controller.RECHECK_SECONDS + 1)
+
+    assert list(world.ensemble.children(paths.DELETED)) == [uuid_text(dying)]
+    assert dead not in node.known.tombstones
 
 
 def test_A31_unreadable_topic_is_frozen_and_others_go_on() -> None:

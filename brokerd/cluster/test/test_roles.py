@@ -13,7 +13,9 @@ from brokerd.broker import Broker
 from brokerd.cluster.cluster_state import ClusterState
 from brokerd.cluster.roles import Roles
 from brokerd.config import load
+from brokerd.metadata import PartitionInfo
 from brokerd.metrics import Metrics
+from brokerd.partition import Partition
 from brokerd.reactor import StockTurns
 from brokerd.storage.log_manager import LogManager
 from kafka_wire.ids import TopicPartition
@@ -57,9 +59,28 @@ class Setting:
         self.known = ClusterState()
         self.registered = True
         self.told = 0
+        self.followed: list[tuple[str, object, int]] = []
         self.roles = Roles(
-            self.reactor, self.broker, self.known, registered=lambda: self.registered, settled=self._settled
+            self.reactor,
+            self.broker,
+            self.known,
+            registered=lambda: self.registered,
+            settled=self._settled,
+            followers=self,
         )
+
+    def follow(self, partition: Partition, info: PartitionInfo) -> None:
+        """As replication is told."""
+        self.followed.append(("follow", partition.tp, info.leader))
+        partition.follow(info.leader_epoch, info.replicas, info.isr)
+
+    def leave(self, partition: Partition) -> None:
+        """As replication is told."""
+        self.followed.append(("leave", partition.tp, -1))
+
+    def drop_all(self) -> None:
+        """As replication is told."""
+        self.followed.append(("drop", None, -1))
 
     def _settled(self) -> None:
         self.told += 1

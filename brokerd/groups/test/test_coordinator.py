@@ -288,6 +288,37 @@ def test_fetch_without_zookeeper_is_to_be_repeated() -> None:
     assert code_of(host.groups.committed.fetch("g", None)) == errors.COORDINATOR_LOAD_IN_PROGRESS
 
 
+def test_offset_that_a_tool_moved_between_two_generations_is_committed_again() -> None:
+    """It was 5, somebody set it back to 1 by hand, the member comes to 5 again: that is no repetition."""
+    host = Host()
+    member = stable(host)
+    now(commit(host, member, 1))
+    now(host.groups.coordinator.submit("g", lambda token: Leave(token, ((member, None),))))
+    host.zookeeper.put("/consumers/g/offsets/logs/0", b"1")
+    joined = now(join(host))
+    now(sync(host, joined.member_id, joined.generation, {}))
+
+    now(commit(host, joined.member_id, joined.generation))
+
+    assert fetched(host) == 5
+    now(host.groups.coordinator.submit("g", lambda token: Leave(token, ((joined.member_id, None),))))
+    now(commit(host))
+    host.zookeeper.put("/consumers/g/offsets/logs/0", b"1")
+    now(commit(host))
+    assert fetched(host) == 5
+
+
+def test_id_that_nobody_uses_leaves_no_group_behind() -> None:
+    """A client asked for an id and never came again."""
+    host = Host()
+    assert now(join(host, needs_id=True)).code == errors.MEMBER_ID_REQUIRED
+    assert "g" in host.groups.coordinator.hosted
+    host.clock.advance(10.1)
+
+    assert host.groups.coordinator.hosted == {}
+    assert not host.clock.getDelayedCalls()
+
+
 # ---- tools
 
 

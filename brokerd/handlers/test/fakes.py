@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ class FakeLogs:
 
     def __init__(self) -> None:
         self.dirs = [FakeLogDir(LOG_DIR)]
+        self.offline: dict[TopicPartition, str] = {}
 
 
 class FakeTopics:
@@ -124,6 +125,18 @@ class FakeTopics:
         return self._answer(4000)
 
 
+class FakeSettings:
+    """Settings of brokers as they would be stored, by name."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, dict[str, str]] = {}
+
+    def alter(self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]]) -> Deferred[None]:
+        """Stores what the change makes of what is stored."""
+        self.stored[name] = change(self.stored.get(name, {}))
+        return succeed(None)
+
+
 def topic(name: str, number: int, partitions: int = 1, overrides: Mapping[str, str] | None = None) -> TopicInfo:
     """A topic whose partitions are led by broker 1 at epoch 3, with replicas on 1 and 2."""
     return TopicInfo(
@@ -145,6 +158,8 @@ class FakeBroker(Broker):
         clock = Clock()
         super().__init__(clock, config, self.fake_logs, Metrics(), lambda partition: None, StockTurns(clock))  # type: ignore[arg-type]
         self.topics = self.fake_topics  # type: ignore[assignment]
+        self.fake_settings = FakeSettings()
+        self.settings = self.fake_settings  # type: ignore[assignment]
         self.view = ClusterView(
             cluster_id="cluster",
             controller_id=1,
@@ -169,9 +184,17 @@ class _Header:
         self.client_id = "test"
 
 
-def request(body: Any, version: int = 99) -> Request:
+class FakeClient:
+    """A connection."""
+
+    def __init__(self, listener: str) -> None:
+        self.host = "127.0.0.1"
+        self.listener = listener
+
+
+def request(body: Any, version: int = 99, listener: str = "PLAINTEXT") -> Request:
     """A request as the dispatcher would hand it on."""
-    return Request(_Header(version), body, None, lambda request, body: None)  # type: ignore[arg-type]
+    return Request(_Header(version), body, FakeClient(listener), lambda request, body: None)  # type: ignore[arg-type]
 
 
 def result_of(answer: Any) -> Any:

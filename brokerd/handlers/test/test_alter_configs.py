@@ -33,14 +33,14 @@ def test_overrides_are_replaced_as_a_whole() -> None:
 
 
 def test_refusals_have_kafkas_codes_and_change_nothing() -> None:
-    """Bad value, unknown topic, a broker's setting, a setting twice, a strange resource."""
+    """Bad value, unknown topic, a fixed setting of a broker, a setting twice, a strange resource."""
     broker = FakeBroker()
 
     answers = _ask(
         broker,
         _of(TOPIC, "logs", ("retention.ms", "x")),
         _of(TOPIC, "none"),
-        _of(BROKER, "1", ("num.partitions", "3")),
+        _of(BROKER, "1", ("num.partitions", "3"), ("broker.rack", "a")),
         _of(TOPIC, "other", ("retention.ms", "1"), ("retention.ms", "2")),
         _of(8, "x"),
     )
@@ -52,7 +52,44 @@ def test_refusals_have_kafkas_codes_and_change_nothing() -> None:
         errors.INVALID_REQUEST,
         errors.INVALID_REQUEST,
     ]
-    assert broker.fake_topics.calls == []
+    assert "broker.rack" in answers[2].error_message
+    assert "num.partitions" not in answers[2].error_message
+    assert (broker.fake_topics.calls, broker.fake_settings.stored) == ([], {})
+
+
+def test_settings_of_brokers_are_stored_under_the_id_or_for_all() -> None:
+    """The empty name means all brokers."""
+    broker = FakeBroker()
+    own, everybody = _of(BROKER, "1", ("num.partitions", "3")), _of(BROKER, "", ("log.retention.ms", "7"))
+
+    assert [one.error_code for one in _ask(broker, own, everybody, validate_only=True)] == [0, 0]
+    assert broker.fake_settings.stored == {}
+    assert [one.error_code for one in _ask(broker, own, everybody)] == [0, 0]
+    assert broker.fake_settings.stored == {"1": {"num.partitions": "3"}, "<default>": {"log.retention.ms": "7"}}
+
+
+def test_impossible_settings_of_brokers_are_refused() -> None:
+    """Another broker's, one that differs from broker to broker for all, a bad value, a strange name."""
+    broker = FakeBroker()
+
+    answers = _ask(
+        broker,
+        _of(BROKER, "2", ("num.partitions", "3")),
+        _of(BROKER, "", ("advertised.listeners", "PLAINTEXT://a:1")),
+        _of(BROKER, "1", ("advertised.listeners", "OTHER://a:1")),
+    )
+    (unit,) = _ask(broker, _of(BROKER, "1", ("log.retention.hours", "3")))
+    (strange,) = _ask(broker, _of(BROKER, "1", ("num.partition", "3")))
+
+    assert [one.error_code for one in (*answers, unit, strange)] == [
+        errors.INVALID_REQUEST,
+        errors.INVALID_REQUEST,
+        errors.INVALID_CONFIG,
+        errors.INVALID_REQUEST,
+        errors.INVALID_CONFIG,
+    ]
+    assert "did you mean num.partitions?" in strange.error_message
+    assert broker.fake_settings.stored == {}
 
 
 def test_validate_only_and_duplicates_change_nothing() -> None:

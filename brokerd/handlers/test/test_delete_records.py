@@ -10,6 +10,7 @@ import pytest
 from brokerd.handlers import delete_records
 from brokerd.handlers.test.fakes import FakeBroker, request
 from kafka_wire import errors
+from kafka_wire.ids import TopicPartition
 from kafka_wire.schema.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 
@@ -33,11 +34,15 @@ def test_offset_outside_the_committed_log_is_out_of_range(offset: int) -> None:
 
 
 def test_partition_elsewhere_has_its_own_error() -> None:
-    """Partition 1 is this broker's replica but not there; partition 7 does not exist."""
-    assert _ask(FakeBroker(), (1, 15), (7, 15)) == [
-        (errors.KAFKA_STORAGE_ERROR, -1),
+    """Partition 1 is this broker's replica but not set up yet, then offline; partition 7 does not exist."""
+    broker = FakeBroker()
+    assert _ask(broker, (1, 15), (7, 15)) == [
+        (errors.NOT_LEADER_OR_FOLLOWER, -1),
         (errors.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
+
+    broker.fake_logs.offline[TopicPartition("logs", 1)] = "damaged"
+    assert _ask(broker, (1, 15)) == [(errors.KAFKA_STORAGE_ERROR, -1)]
 
 
 def test_compacted_topic_is_a_policy_violation() -> None:

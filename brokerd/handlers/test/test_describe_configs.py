@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from brokerd.dynamic_config import in_force
 from brokerd.handlers import describe_configs
 from brokerd.handlers.describe_configs import BROKER, TOPIC
 from brokerd.handlers.test.fakes import FakeBroker, request, topic
@@ -31,7 +32,7 @@ def test_override_of_a_topic_is_shown_over_what_it_hides() -> None:
     assert [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms] == [
         ("retention.ms", "5", 1),
         ("log.retention.ms", "7", 4),
-        ("log.retention.ms", "604800000", 5),
+        ("log.retention.hours", "168", 5),
     ]
 
 
@@ -46,12 +47,13 @@ def test_synonyms_and_documentation_come_only_when_asked_for() -> None:
 
 
 def test_broker_describes_only_itself() -> None:
-    """Another broker's settings must be asked of that broker; the empty name means cluster defaults, which are none."""
+    """Another broker's settings must be asked of that broker; the empty name means the settings of all brokers."""
     own, other, default = _ask(FakeBroker(), (BROKER, "1"), (BROKER, "2"), (BROKER, ""))
 
     values = {one.name: (one.value, one.config_source, one.read_only) for one in own.configs}
     assert values["broker.id"] == ("1", 4, True)
-    assert values["num.partitions"] == ("1", 5, True)
+    assert values["num.partitions"] == ("1", 5, False)
+    assert values["advertised.listeners"] == (None, 5, False)
     assert (other.error_code, default.error_code, tuple(default.configs)) == (errors.INVALID_REQUEST, 0, ())
 
 
@@ -67,3 +69,38 @@ def test_resource_given_twice_is_an_invalid_request() -> None:
     (one,) = _ask(FakeBroker(), (TOPIC, "logs"), (TOPIC, "logs"))
 
     assert one.error_code == errors.INVALID_REQUEST
+
+
+def test_dynamic_settings_are_shown_with_the_layers_below() -> None:
+    """This broker's, those of all brokers, what it was started with, the default."""
+    broker = FakeBroker(num_partitions="2")
+    everybodys = {"num.partitions": "3", "metric.reporters": "x"}
+    broker.config, _ = in_force(broker.config, everybodys, {"num.partitions": "4"})
+
+    own, everybody = _ask(
+        broker, (BROKER, "1"), (BROKER, ""), keys=("num.partitions", "metric.reporters"), include_synonyms=True
+    )
+
+    shown = [
+        (one.name, one.value, one.config_source, [(s.value, s.source) for s in one.synonyms])
+        for answer in (own, everybody)
+        for one in sorted(answer.configs)
+    ]
+    assert shown == [
+        ("metric.reporters", "x", 3, [("x", 3)]),
+        ("num.partitions", "4", 2, [("4", 2), ("3", 3), ("2", 4), ("1", 5)]),
+        ("metric.reporters", "x", 3, [("x", 3)]),
+        ("num.partitions", "3", 3, [("3", 3)]),
+    ]
+
+
+def test_units_are_listed_beside_the_setting_that_they_are_units_of() -> None:
+    """As Kafka lists them; the setting itself shows the value in force, whatever unit it was written in."""
+    (answer,) = _ask(FakeBroker(log_retention_minutes="10"), (BROKER, "1"), include_synonyms=True)
+
+    shown = {one.name: (one.value, one.config_source, one.read_only) for one in answer.configs}
+    assert shown["log.retention.ms"] == ("600000", 4, False)
+    assert shown["log.retention.minutes"] == ("10", 4, True)
+    assert shown["log.retention.hours"] == ("168", 5, True)
+    assert shown["log.roll.hours"] == ("168", 5, True)
+    assert shown["log.roll.ms"] == ("604800000", 5, False)

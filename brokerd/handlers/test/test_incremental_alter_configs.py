@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokerd.handlers import incremental_alter_configs
-from brokerd.handlers.describe_configs import TOPIC
+from brokerd.handlers.describe_configs import BROKER, TOPIC
 from brokerd.handlers.incremental_alter_configs import APPEND, DELETE, SET, SUBTRACT
 from brokerd.handlers.test.fakes import FakeBroker, request, result_of, topic
 from kafka_wire import errors
@@ -18,10 +18,12 @@ from kafka_wire.schema.incremental_alter_configs import (
 )
 
 
-def _ask(broker: FakeBroker, *changes: tuple[str, int, str | None]) -> Any:
+def _ask(
+    broker: FakeBroker, *changes: tuple[str, int, str | None], resource: tuple[int, str] = (TOPIC, "logs")
+) -> Any:
     configs = tuple(AlterableConfig(name=name, config_operation=kind, value=value) for name, kind, value in changes)
-    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="logs", configs=configs)
-    body = IncrementalAlterConfigsRequest(resources=(resource,))
+    asked = AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=configs)
+    body = IncrementalAlterConfigsRequest(resources=(asked,))
     return result_of(incremental_alter_configs.handle(broker, request(body))).responses[0]
 
 
@@ -71,3 +73,23 @@ def test_impossible_operation_is_refused(broker: FakeBroker, change: tuple[str, 
 def test_setting_given_twice_is_an_invalid_request(broker: FakeBroker) -> None:
     """Which of the two was meant is not guessed."""
     assert _ask(broker, ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)).error_code == errors.INVALID_REQUEST
+
+
+def test_settings_of_a_broker_change_one_by_one(broker: FakeBroker) -> None:
+    """What is stored and not named stays, also what we would not store; a list begins with the value in force."""
+    broker.fake_settings.stored["1"] = {"from.the.future": "1", "num.partitions": "3"}
+
+    answer = _ask(
+        broker,
+        ("num.partitions", DELETE, None),
+        ("log.cleanup.policy", APPEND, "compact"),
+        ("message.max.bytes", SET, "5"),
+        resource=(BROKER, "1"),
+    )
+
+    assert answer.error_code == 0
+    assert broker.fake_settings.stored["1"] == {
+        "from.the.future": "1",
+        "log.cleanup.policy": "delete,compact",
+        "message.max.bytes": "5",
+    }

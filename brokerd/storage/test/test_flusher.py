@@ -28,8 +28,12 @@ class Loop:
         self.posted: Queue[Callable[[], None]] = Queue()
         self.flushed: list[PartitionLog] = []
         self.failed: list[tuple[LogDir, Exception]] = []
+        self.rounds: list[float] = []
         self.flusher = Flusher(
-            self.posted.put, self.flushed.append, lambda log_dir, problem: self.failed.append((log_dir, problem))
+            self.posted.put,
+            self.flushed.append,
+            lambda log_dir, problem: self.failed.append((log_dir, problem)),
+            self.rounds.append,
         )
 
     def run_one(self) -> None:
@@ -52,6 +56,8 @@ def test_flush_moves_the_flushed_end(home: Home) -> None:
     loop.run_one()
     assert log.flushed == 2
     assert loop.flushed == [log]
+    (seconds,) = loop.rounds
+    assert 0 <= seconds < WAIT_S
     loop.flusher.stop()
 
 

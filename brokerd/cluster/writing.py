@@ -1,0 +1,90 @@
+"""Writes in the name of this broker: fenced by its incarnation, repeated until ZooKeeper has taken them.
+
+A write is a function that reads what it depends on and sends one multi; it is called again as a whole when the answer
+was lost or somebody else was faster, so it must find out by itself whether its last try was applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.logger import Logger
+
+from brokerd.cluster.asynchronous import Signal, pause, until
+from kafka_wire import errors
+from zk_schema import paths
+from zk_schema.operations import Check, CoordinationError, Create, MultiTooLarge, NodeError, Operation, Set
+
+if TYPE_CHECKING:
+    from brokerd.cluster.life import Life
+    from zk_schema.nodes import EntityConfig
+    from zk_schema.session import Session
+
+log = Logger()
+
+PATIENCE_SECONDS = 60.0
+"""How long a call tries before it gives up; clients set their own, shorter deadlines on top."""
+RETRY_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+class Again(Exception):
+    """Somebody was faster; decide anew."""
+
+
+class Writer:
+    """What all writes of a broker have in common."""
+
+    def __init__(self, reactor: Any, session: Session, life: Life, broker_id: int, *, changed: Signal) -> None:
+        self._reactor = reactor
+        self._session = session
+        self._life = life
+        self._broker_id = broker_id
+        self._changed = changed
+
+    def fence(self) -> Check:
+        """Fails the multi of a life of this broker that is over (F9)."""
+        return Check(paths.incarnation(self._broker_id), self._life.epoch)
+
+    async def registered(self) -> None:
+        """Waits until this broker may write; RequestTimedOut if it may not for long."""
+
+        def registered() -> bool:
+            return self._life.is_registered
+
+        if not await until(self._reactor, self._changed, registered, PATIENCE_SECONDS):
+            raise errors.RequestTimedOut("This broker has no session with ZooKeeper.")
+
+    async def until(self, condition: Callable[[], bool]) -> bool:
+        """Waits until what was written holds here; says whether it does before the patience is over."""
+        return bool(await until(self._reactor, self._changed, condition, PATIENCE_SECONDS))
+
+    async def attempt(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeats work that ZooKeeper did not answer, or that others overtook, until the patience is over."""
+        deadline = self._reactor.seconds() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await work()
+            except MultiTooLarge as problem:
+                raise errors.InvalidRequest(f"This is too much for one change in ZooKeeper: {problem}") from problem
+            except (CoordinationError, Again) as problem:
+                self._look_at_fence(problem)
+                if self._reactor.seconds() > deadline:
+                    raise errors.RequestTimedOut(f"ZooKeeper did not take it in time: {problem}") from problem
+                log.info("a change is tried again: {problem}", problem=problem.__cause__ or problem)
+                await pause(self._reactor, RETRY_SECONDS)
+                await self.registered()
+
+    async def replacing(self, config: EntityConfig) -> Operation:
+        """The operation that makes the node or replaces what it holds."""
+        found = await self._session.exists(config.path)
+        if found is None:
+            return Create(config.path, config.encode())
+        return Set(config.path, config.encode(), found.version)
+
+    def _look_at_fence(self, problem: Exception) -> None:
+        cause = problem.__cause__ if isinstance(problem, Again) else problem
+        if isinstance(cause, NodeError) and cause.operation == self.fence():
+            self._life.fenced("its incarnation was changed by somebody else")
