@@ -14,10 +14,9 @@ from __future__ import annotations
 import gc
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThreadPool
@@ -86,7 +85,9 @@ class Daemon:
         self.metrics = Metrics()
         self.logs = LogManager(config, on_offline=self._went_offline)
         self.flusher = Flusher(self._post, self._flushed, self._flush_failed, self.metrics.flushed)
-        self.flushes = FlushSchedule(reactor, self.flusher.request, lambda one: self.logs.logs.get(one.tp) is one)
+        self.flushes = FlushSchedule(
+            reactor, partial(self.flusher.request, now=True), lambda one: self.logs.logs.get(one.tp) is one
+        )
         turns = turns_of(reactor)
         self.broker = Broker(reactor, config, self.logs, self.metrics, self._request_flush, turns)
         self.limits = Limits(config.max_connections, config.max_connections_per_ip, config.max_buffered_bytes)
@@ -489,26 +490,3 @@ class _Protocols:
     def buildProtocol(self, address: Any) -> KafkaProtocol:
         """The protocol of one connection."""
         return KafkaProtocol(self._broker, address.host, self._listener)
-
-
-def with_broker_id(config: BrokerConfig) -> BrokerConfig:
-    """The configuration with the id that is stored in the log directories, where none is given."""
-    if config.broker_id >= 0:
-        return config
-    for place in config.log_dirs:
-        found = _stored_id(Path(place) / "meta.properties")
-        if found is not None:
-            return attrs.evolve(config, broker_id=found)
-    raise StartFailed("broker.id: give a number; no log directory has one stored")
-
-
-def _stored_id(path: Path) -> int | None:
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, ValueError):
-        return None
-    for line in lines:
-        name, _, value = line.partition("=")
-        if name.strip() == "broker.id" and value.strip().isdigit():
-            return int(value)
-    return None

@@ -51,6 +51,8 @@ class BrokerConfig:
     """The settings of one broker; the meaning of each is in `config_keys.KEYS` under the name with dots."""
 
     broker_id: int
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
     broker_rack: str | None
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
@@ -157,6 +159,8 @@ def load(properties: Mapping[str, str], overrides: Mapping[str, str] | None = No
     values = {key.field: key.parse(given[key.name]) if key.name in given else key.parse_default() for key in _table()}
     _derive_listeners(values, notices)
     values["http_listener"] = _http_listener(values["http_listener"])
+    if values["broker_id_generation_enable"] and values["broker_id"] > values["reserved_broker_max_id"]:
+        raise ConfigError("broker.id", "is above reserved.broker.max.id, where the generated ids are")
     if not values["log_dirs"]:
         raise ConfigError("log.dirs", "must name at least one directory")
     if values["group_min_session_timeout_ms"] > values["group_max_session_timeout_ms"]:

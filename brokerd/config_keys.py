@@ -133,9 +133,11 @@ _TABLE = (
         "broker.id",
         "int",
         "-1",
-        "Number of this broker in the cluster; -1 takes the one stored in the log directory.",
+        "Number of this broker in the cluster; -1 takes the one stored in the log directory, or a new one.",
         _unlimited,
     ),
+    Key("broker.id.generation.enable", "boolean", "true", "Lets ZooKeeper number a broker that has no id."),
+    Key("reserved.broker.max.id", "int", "1000", "Largest id that can be given; new ones are above it.", _natural),
     Key("broker.rack", "string", None, "Rack or zone of this broker."),
     Key(
         "listeners",
@@ -389,8 +391,8 @@ _NOT_NEEDED = """
     num.replica.alter.log.dirs.threads request.timeout.ms max.connections.per.ip.overrides max.connection.creation.rate
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     security.inter.broker.protocol inter.broker.protocol.version log.message.format.version
-    log.message.downconversion.enable log.message.timestamp.difference.max.ms reserved.broker.max.id
-    broker.id.generation.enable broker.session.timeout.ms broker.heartbeat.interval.ms early.start.listeners
+    log.message.downconversion.enable log.message.timestamp.difference.max.ms
+    broker.session.timeout.ms broker.heartbeat.interval.ms early.start.listeners
     broker.max.concurrent.catchups broker.max.future.reassignments initial.broker.registration.timeout.ms
     process.roles node.id controller.quorum.voters controller.quorum.bootstrap.servers controller.listener.names
     controller.quorum.election.timeout.ms controller.quorum.fetch.timeout.ms controller.quorum.election.backoff.max.ms

@@ -69,12 +69,15 @@ def _run(config: object, notices: list[str], log_level: str) -> int:
     for notice in notices:
         log.info("{notice}", notice=notice)
 
-    from brokerd.app import Daemon, StartFailed, with_broker_id
+    from brokerd.app import Daemon, StartFailed
+    from brokerd.broker_id import with_broker_id
+    from brokerd.config import ConfigError
+    from zk_schema.operations import CoordinationError
 
     try:
         daemon = Daemon(reactor, with_broker_id(config))
         daemon.prepare()
-    except StartFailed as problem:
+    except (StartFailed, ConfigError, CoordinationError) as problem:
         log.critical("{problem}", problem=problem)
         return 1
     reactor.callWhenRunning(daemon.start)

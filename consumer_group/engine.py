@@ -133,7 +133,7 @@ class Engine:
     def start(self, life: Life, partitions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> None:
         """Open a flow for each, and find out where to begin."""
         flows = [
-            Flow(partition, topic_ids.get(partition.topic, b""), stream) for partition, stream in partitions.items()
+            Flow(partition, topic_ids.get(partition.topic, b""), partitions[partition]) for partition in sorted(partitions)
         ]
         for flow in flows:
             self.deliveries.open(flow)
@@ -207,7 +207,7 @@ class Engine:
 
     def hand_over(self, partitions: Partitions) -> None:
         """Stop them and have the application let go."""
-        flows = [flow for flow in map(self.deliveries.flow, partitions) if flow is not None]
+        flows = [flow for flow in map(self.deliveries.flow, sorted(partitions)) if flow is not None]
         self._handing.update((flow.partition, flow) for flow in flows)
         at_once = self.deliveries.revoke(flows)
         waiting = [flow for flow in flows if flow not in at_once]
@@ -237,16 +237,16 @@ class Engine:
 
     def lose(self, partitions: Partitions) -> None:
         """Stop at once."""
-        flows = [flow for flow in map(self.deliveries.flow, partitions) if flow is not None]
+        flows = [flow for flow in map(self.deliveries.flow, sorted(partitions)) if flow is not None]
         self.deliveries.lose(flows)
-        for partition in partitions:
+        for partition in sorted(partitions):
             stop_timer(self._overdue.pop(partition, None))
             self._handing.pop(partition, None)
 
     def offsets_of(self, partitions: Partitions) -> Offsets:
         """What goes with the release: what the application asked to commit last, or what it has proved handled."""
         found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition in partitions:
+        for partition in sorted(partitions):
             flow = self._handing.get(partition)
             if flow is None:
                 continue
@@ -263,7 +263,7 @@ class Engine:
 
     def released(self, partitions: Partitions) -> None:
         """Their owner nodes are gone, and what `offsets_of` said is committed."""
-        flows = [self._handing.pop(partition) for partition in partitions if partition in self._handing]
+        flows = [self._handing.pop(partition) for partition in sorted(partitions) if partition in self._handing]
         for flow in flows:
             commit = self._with_release.pop(flow.partition, None)
             if commit is not None:

@@ -69,9 +69,7 @@ class Outcome:
 class Ownership:
     """One member's writes to its group's registries."""
 
-    def __init__(
-        self, session: GroupSession, group_id: str, on_owner_gone: Callable[[Life, TopicPartition], None]
-    ) -> None:
+    def __init__(self, session: GroupSession, group_id: str, on_owner_gone: Callable[[TopicPartition], None]) -> None:
         self._session = session
         self._zookeeper = session.zookeeper
         self._group = group_id
@@ -193,7 +191,7 @@ class Ownership:
         mine: set[TopicPartition] = set()
         blocked: set[TopicPartition] = set()
         for partition in await self._existing(partitions):
-            stat = await self._zookeeper.exists(self._path(partition), self._watch(life, partition))
+            stat = await self._zookeeper.exists(self._path(partition), self._watch(partition))
             if stat is None:
                 continue
             if stat.ephemeral_owner == life.session_id:
@@ -274,7 +272,7 @@ class Ownership:
         await self._session.ensure((root, b""), (f"{root}/owners", b""))
         await self._session.ensure(*((paths.group_owners(self._group, topic), b"") for topic in sorted(topics)))
 
-    def _watch(self, life: Life, partition: TopicPartition) -> Callable[[WatchEvent], None] | None:
+    def _watch(self, partition: TopicPartition) -> Callable[[WatchEvent], None] | None:
         """One watch for each blocked partition and connection: more would only fire together."""
         if partition in self._watched:
             return None
@@ -282,7 +280,7 @@ class Ownership:
 
         def fired(_: WatchEvent) -> None:
             self._watched.discard(partition)
-            self._on_owner_gone(life, partition)
+            self._on_owner_gone(partition)
 
         return fired
 

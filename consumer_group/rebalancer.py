@@ -194,8 +194,8 @@ class Rebalancer:
         elif self.member.state is State.FENCED and self._zookeeper.connected:
             self.post(m.Resumed())
 
-    def _owner_gone(self, life: Life, partition: TopicPartition) -> None:
-        if life is self.session.life:
+    def _owner_gone(self, partition: TopicPartition) -> None:
+        if self.session.life is not None:
             self.post(m.OwnerGone(frozenset((partition,))))
 
     def evicted(self, life: Life) -> None:
@@ -322,25 +322,27 @@ class Rebalancer:
 
     async def _read_plan(self, life: Life) -> None:
         """Both watches are armed before anything is decided, and again whenever one fires."""
-        ids, plan = await self.session.persist(life.session_id, lambda: self._read_once(life))
+        ids, plan = await self.session.persist(life.session_id, self._read_once)
         self.session.check(life)
+        if life.consumer_id not in ids:  # a session sees its own writes, so somebody deleted it
+            raise Evicted
         self._ids = ids
         self.scribe.observed(ids, None if plan is None else plan[0])
         if plan is not None and plan[1] >= self.member.version:
             self._follow(life, *plan)
 
-    async def _read_once(self, life: Life) -> tuple[list[str], tuple[Plan, int, int] | None]:
+    async def _read_once(self) -> tuple[list[str], tuple[Plan, int, int] | None]:
         """(live ids, (plan, its version, its size) or None)."""
         plan_path, ids_path = paths.group_plan(self.group_id), paths.group_ids(self.group_id)
-        ids = await self._zookeeper.children(ids_path, self._watch(life, ids_path))
+        ids = await self._zookeeper.children(ids_path, self._watch(ids_path))
         while True:
             try:
-                data, stat = await self._zookeeper.get(plan_path, self._watch(life, plan_path))
+                data, stat = await self._zookeeper.get(plan_path, self._watch(plan_path))
             except NoNode:
                 self._watching.discard(plan_path)
             else:
                 return ids, (Plan.decode(self.group_id, data), stat.version, len(data))
-            if await self._zookeeper.exists(plan_path, self._watch(life, plan_path)) is None:
+            if await self._zookeeper.exists(plan_path, self._watch(plan_path)) is None:
                 return ids, None
 
     def _follow(self, life: Life, plan: Plan, version: int, size: int) -> None:
@@ -357,14 +359,15 @@ class Rebalancer:
         self.ownership.topic_ids.update((name, topic.topic_id) for name, topic in plan.topics.items())
         self.post(m.PlanSeen(version, frozenset(self._share), named))
 
-    def _watch(self, life: Life, path: str) -> Callable[[Any], None] | None:
+    def _watch(self, path: str) -> Callable[[Any], None] | None:
         if path in self._watching:
             return None
         self._watching.add(path)
 
         def fired(_: Any) -> None:
             self._watching.discard(path)
-            if life is self.session.life:
+            life = self.session.life  # another one than armed it, if the member joined anew in the same session
+            if life is not None:
                 self._run(life, self._read_plan(life))
 
         return fired

@@ -95,14 +95,14 @@ def test_topic_that_exists_is_refused_by_name(admin: Any, topic: str) -> None:
         (NewTopic("spaces are wrong", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("..", 1, 1), KafkaError.TOPIC_EXCEPTION),
         (NewTopic("a" * 250, 1, 1), KafkaError.TOPIC_EXCEPTION),
-        (NewTopic("none", 0, 1), KafkaError.INVALID_PARTITIONS),
-        (NewTopic("copies", 1, 5), KafkaError.INVALID_REPLICATION_FACTOR),
-        (NewTopic("wrong", 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
-        (NewTopic("wrong", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
-        (NewTopic("wrong", 1, 1, config={"cleanup.policy": "burn"}), KafkaError.INVALID_CONFIG),
-        (NewTopic("wrong", 1, replica_assignment=[[0, 0]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic(fresh_name("none"), 0, 1), KafkaError.INVALID_PARTITIONS),
+        (NewTopic(fresh_name("copies"), 1, 5), KafkaError.INVALID_REPLICATION_FACTOR),
+        (NewTopic(fresh_name("wrong"), 1, 1, config={"no.such.setting": "1"}), KafkaError.INVALID_CONFIG),
+        (NewTopic(fresh_name("wrong"), 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
+        (NewTopic(fresh_name("wrong"), 1, 1, config={"cleanup.policy": "burn"}), KafkaError.INVALID_CONFIG),
+        (NewTopic(fresh_name("wrong"), 1, replica_assignment=[[0, 0]]), KafkaError.INVALID_REPLICA_ASSIGNMENT),
     ],
-    ids=lambda value: value.topic[:8] if isinstance(value, NewTopic) else "",
+    ids=lambda value: value.topic[:5] if isinstance(value, NewTopic) else "",
 )
 def test_impossible_topic_is_refused(admin: Any, new: NewTopic, code: int) -> None:
     """Kafka's error code and a text for people."""

@@ -13,6 +13,7 @@ import zlib
 from typing import Protocol
 
 import cramjam
+import snappy
 
 from kafka_wire.batches import Buffer
 from kafka_wire.errors import CorruptMessage, InvalidRecord, MessageTooLarge
@@ -96,7 +97,7 @@ def _compress_xerial(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
     for start in range(0, len(view), XERIAL_CHUNK):
-        chunk = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_CHUNK]))
+        chunk: bytes = snappy.compress(view[start : start + XERIAL_CHUNK])
         parts.append(_length.pack(len(chunk)))
         parts.append(chunk)
     return b"".join(parts)
@@ -149,13 +150,14 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
 
 
 def _decompress_snappy_block(data: memoryview, room: int, limit: int) -> bytes:
-    """One raw block: the size it announces is compared before the library allocates it."""
+    """One raw block: the size it announces, which `snappy` would not tell, is compared before it is allocated."""
     try:
         if cramjam.snappy.decompress_raw_len(data) > room:
             raise _too_large(limit)
-        return bytes(cramjam.snappy.decompress_raw(data))
-    except cramjam.DecompressionError as error:
-        raise CorruptMessage(f"snappy: {error}") from None
+        original: bytes = snappy.uncompress(data)
+    except (cramjam.DecompressionError, snappy.UncompressError) as error:
+        raise CorruptMessage(f"snappy: {error.__cause__ or error}") from None
+    return original
 
 
 def _decompress_into(codec: _IntoCodec, data: Buffer, limit: int) -> bytes:

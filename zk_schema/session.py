@@ -1,4 +1,4 @@
-"""One ZooKeeper session after another, on the reactor thread. The only module that imports kazoo.
+"""One ZooKeeper session after another, on the reactor thread. Only it and broker_sequence.py import kazoo.
 
 Rules of this file:
 - kazoo's threads only post to the reactor; everything that decides runs there, and nothing here blocks it.

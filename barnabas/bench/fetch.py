@@ -17,6 +17,7 @@ import attrs
 from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.bench.frames import CLIENT_ID
+from barnabas.bench.produce import LIST_LENGTH as FED_AT_ONCE
 from barnabas.bench.produce import ProduceCase, ProducerPlan, produce_with_librdkafka
 from barnabas.bench.sample import Sample
 from barnabas.bench.target import Target
@@ -70,8 +71,8 @@ def filled_topic(target: Target, case: FetchCase) -> Iterator[str]:
     """A topic with the messages of the case in it."""
     with temporary_topic(target, case.partitions) as topic:
         load = ProduceCase(partitions=case.partitions, size=case.size, codec=case.codec, warm_up=0.0)
-        # The feeder goes round the partitions list by list, so this many fill each to `per_partition` at least.
-        wanted = -(-case.per_partition // 1000) * 1000 * case.partitions
+        # Whole lists go round the partitions, so this many fill each of them to `per_partition` at least.
+        wanted = -(-case.per_partition // FED_AT_ONCE) * FED_AT_ONCE * case.partitions
         run_workers(target, produce_with_librdkafka, [ProducerPlan(target.bootstrap, topic, load, wanted)])
         yield topic
 
@@ -131,35 +132,38 @@ def fetch_with_librdkafka(plan: ConsumerPlan, begin: Begin) -> Tally:
 
 def fetch_raw(plan: ConsumerPlan, begin: Begin) -> Tally:
     """The worker: one connection, one request at a time over all its partitions."""
-    case, offsets, got = plan.case, dict.fromkeys(plan.partitions, 0), 0
+    case, offsets = plan.case, dict.fromkeys(plan.partitions, 0)
+    wanted = case.per_partition * len(plan.partitions)
     buffer = memoryview(bytearray(MAX_BYTES + case.partition_bytes * len(plan.partitions)))
     with socket.create_connection(plan.address, _SILENCE_SECONDS) as connection:
         begin()
-        while offsets:
+        got, last = 0, time.monotonic()
+        while got < wanted:
             connection.sendall(_fetch_request(plan.topic, offsets, case))
             size = _receive_answer(connection, buffer)
             _, body = decode_response(Api.FETCH, RAW_VERSION, buffer[:size])
             for answer in body.responses[0].partitions:
                 if answer.error_code:
                     raise UserError(f"the broker answered a Fetch with error {answer.error_code}")
-                got += _advance(offsets, answer, case.per_partition)
-    return Tally(got, got * case.size)
+                after = _after(answer.records, offsets[answer.partition_index])
+                if after > offsets[answer.partition_index]:
+                    got += after - offsets[answer.partition_index]
+                    offsets[answer.partition_index], last = after, time.monotonic()
+            if time.monotonic() - last > _SILENCE_SECONDS:
+                raise UserError(f"a consumer got {got} of {wanted} messages, then none for {_SILENCE_SECONDS:g} s")
+        return Tally(got, got * case.size)
 
 
-def _advance(offsets: dict[int, int], answer: fetch.PartitionData, end: int) -> int:
-    """Moves one partition behind the last whole batch of its answer; how many messages that was."""
-    records, before = answer.records, offsets[answer.partition_index]
-    after, position = before, 0
+def _after(records: memoryview | None, offset: int) -> int:
+    """The offset after the last whole batch of an answer."""
+    position = 0
     while records is not None and position + batches.HEADER_SIZE <= len(records):
-        base, length = struct.unpack_from(">qi", records, position)
-        if position + batches.LOG_OVERHEAD + length > len(records):
+        header = batches.read_header(records, position)
+        position += header.size
+        if position > len(records):
             break
-        after = base + struct.unpack_from(">i", records, position + 23)[0] + 1
-        position += batches.LOG_OVERHEAD + length
-    offsets[answer.partition_index] = after
-    if after >= end:
-        del offsets[answer.partition_index]
-    return after - before
+        offset = header.next_offset
+    return offset
 
 
 def _fetch_request(topic: str, offsets: dict[int, int], case: FetchCase) -> bytes:

@@ -110,15 +110,19 @@ class _Feeder:
     def feed(self, deadline: float, messages: int | None) -> int:
         """Messages accepted until `deadline` (or, given a number, that many) and acknowledged since."""
         producer, partition, sent = self._producer, 0, 0
+        left = self._list  # of the list that goes to this partition
         while sent < messages if messages is not None else time.monotonic() < deadline:
-            wanted = self._list if messages is None else self._list[: messages - sent]
-            accepted = producer.produce_batch(self._topic, wanted, partition, self._on_delivery)
+            if messages is not None and messages - sent < len(left):
+                left = left[: messages - sent]
+            accepted = producer.produce_batch(self._topic, left, partition, self._on_delivery)
             sent += accepted
-            if accepted < len(wanted):
+            if accepted < len(left):
+                left = left[accepted:]
                 producer.poll(0.002)  # its queue is full: let it work
             else:
-                producer.poll(0)
+                left = self._list
                 partition = (partition + 1) % self._partitions
+                producer.poll(0)
             if self._failed is not None:
                 raise UserError(f"a message was not delivered: {self._failed}")
         if producer.flush(_FLUSH_SECONDS) or self._failed is not None:

@@ -75,26 +75,20 @@ class Catalogue:
     async def _summaries(self) -> list[Summary]:
         groups = self._groups
         groups.look()
-        if any(not slot.loaded for slot in groups.slots.held.values()):
+        held = groups.slots.held
+        if any(not slot.loaded for slot in held.values()):
             raise errors.CoordinatorLoadInProgress("groups are being read from ZooKeeper")
-        found = {
-            name: _summary(one)
-            for name, one in groups.hosted.items()
-            if one.nodes.version is not None or one.group.members
-        }
-        if not groups.slots.held:
+        if not held:
             return []
+        found: dict[str, Summary] = {}
 
-        async def other(name: str) -> None:
-            described = await self._registry(name)
+        async def look(name: str) -> None:
+            described = await self._current(name)
             found[name] = Summary(name, described.protocol_type, described.state)
 
         with in_vain():
-            names = await groups.store.names()
-            held = groups.slots.held
-            await each(
-                [name for name in names if name not in found and groups.slots.index_of(name) in held], other, LOAD_WIDTH
-            )
+            names = [name for name in await groups.store.names() if groups.slots.index_of(name) in held]
+            await each(dict.fromkeys([*names, *groups.hosted]), look, LOAD_WIDTH)
         return [found[name] for name in sorted(found) if found[name].state != State.DEAD.value]
 
     def describe(self, group_id: str) -> Deferred[Description]:
@@ -102,14 +96,24 @@ class Catalogue:
         return spawn(self._describe(group_id))
 
     async def _describe(self, group_id: str) -> Description:
-        hosted = self._groups.find(group_id)
-        if hosted is not None and (hosted.nodes.version is not None or hosted.group.members):
-            return _description(hosted)
+        self._groups.slot(group_id)
         with in_vain():
+            return await self._current(group_id)
+
+    async def _current(self, group_id: str) -> Description:
+        """An empty group of ours may have been taken by our own consumer, which asks nobody."""
+        hosted = self._groups.hosted.get(group_id)
+        if hosted is None or (hosted.nodes.version is None and not hosted.group.members):
             return await self._registry(group_id)
+        if not hosted.group.members:
+            ids = await self._session.children(paths.group_ids(group_id)).addErrback(none_if_missing)
+            found = await self._registry(group_id) if ids else DEAD
+            if found.members:
+                return found
+        return _description(hosted)
 
     async def _registry(self, group_id: str) -> Description:
-        """A group that has no truth of ours, from the nodes of its members."""
+        """A group as the nodes of its members tell it."""
         asked: list[Deferred[Any]] = [
             self._session.exists(paths.group(group_id)),
             self._session.children(paths.group_ids(group_id)).addErrback(none_if_missing),
@@ -118,17 +122,18 @@ class Catalogue:
         there, ids, topics = await together(asked)
         if there is None:
             return DEAD
-        if not ids:
-            return Description(State.EMPTY.value, CONSUMER)
         nodes = await together(
-            [self._session.get(f"{paths.group_ids(group_id)}/{name}").addErrback(none_if_missing) for name in ids]
+            [self._session.get(f"{paths.group_ids(group_id)}/{name}").addErrback(none_if_missing) for name in ids or ()]
         )
+        living = [
+            (name, node[0])
+            for name, node in zip(ids or (), nodes, strict=True)
+            if node is not None and node[1].ephemeral_owner
+        ]
+        if not living:
+            return Description(State.EMPTY.value, CONSUMER)
         owned = await self._owned(group_id, topics or [])
-        members = tuple(
-            _registered(name, node[0], owned.get(name, {}))
-            for name, node in zip(ids, nodes, strict=True)
-            if node is not None
-        )
+        members = tuple(_registered(name, data, owned.get(name, {})) for name, data in living)
         return Description(State.STABLE.value, CONSUMER, "range", members)
 
     async def _owned(self, group_id: str, topics: list[str]) -> dict[str, dict[str, list[int]]]:
@@ -145,10 +150,6 @@ class Catalogue:
                     member = node[0].decode(errors="replace").rpartition("-")[0]
                     found.setdefault(member, {}).setdefault(topic, []).append(int(index))
         return found
-
-
-def _summary(hosted: Hosted) -> Summary:
-    return Summary(hosted.group.group_id, hosted.group.protocol_type, hosted.group.state.value)
 
 
 def _description(hosted: Hosted) -> Description:

@@ -343,10 +343,3 @@ class Coordinator:
                     await pause(self._reactor, COPY_RETRY_SECONDS)
         finally:
             hosted.copying = False
-
-    # ---- looking
-
-    def find(self, group_id: str) -> Hosted | None:
-        """The group, if it is here. NotCoordinator, CoordinatorLoadInProgress, InvalidGroupId."""
-        self.slot(group_id)
-        return self.hosted.get(group_id)

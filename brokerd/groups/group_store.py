@@ -47,8 +47,10 @@ POLL_SECONDS = 0.1
 
 @attrs.define(eq=False)
 class Nodes:
-    """What is known of one group's nodes. `version` None: there is no truth yet; `copies`: path to data, None for data
-    that was not read; None altogether: not read yet."""
+    """What is known of one group's nodes. `version` None: there is no truth yet. `live`: members of our own consumer
+    are in it. `claimed`: the plan was written when the present members came, so that it need only be checked. `copies`:
+    path to data, None for data that was not read; None altogether: not read yet.
+    """
 
     group_id: str
     exists: bool = False
@@ -56,12 +58,8 @@ class Nodes:
     kind: str | None = None
     kind_version: int | None = None
     live: bool = False
+    claimed: bool = False
     copies: dict[str, bytes | None] | None = None
-
-    @property
-    def of_registry(self) -> bool:
-        """Whether members of our own consumer are in it: hands off (B5)."""
-        return self.kind == REGISTRY and self.live
 
 
 class GroupStore:
@@ -94,8 +92,9 @@ class GroupStore:
             return nodes, None
         if plan is not None:
             nodes.kind, nodes.kind_version = GroupKind.decode(group_id, plan[0]).kind, plan[1].version
-        nodes.version = state[1].version
-        return nodes, StoredGroup.decode(paths.group_state(group_id), state[0])
+        stored = StoredGroup.decode(paths.group_state(group_id), state[0])
+        nodes.version, nodes.claimed = state[1].version, bool(stored.members)
+        return nodes, stored
 
     async def _look(self, nodes: Nodes) -> None:
         """Which nodes there are, in one round trip."""
@@ -109,18 +108,23 @@ class GroupStore:
         root, state, plan, ids = await together(asked)
         nodes.exists = root is not None
         nodes.version = None if state is None else state.version
-        nodes.live = bool(ids)
+        nodes.live = await self._any_ephemeral(paths.group_ids(group), ids or [])
         nodes.kind = nodes.kind_version = None
         if plan is not None:
             nodes.kind, nodes.kind_version = GroupKind.decode(group, plan[0]).kind, plan[1].version
 
+    async def _any_ephemeral(self, parent: str, names: list[str]) -> bool:
+        """Copies of ours are persistent; members of our own consumer are ephemeral."""
+        found = await together([self._session.exists(f"{parent}/{name}") for name in names])
+        return any(stat is not None and stat.ephemeral_owner for stat in found)
+
     async def look_at_kind(self, nodes: Nodes) -> None:
-        """Reads whose group it is. InconsistentGroupProtocol if our own consumer's members are in it."""
+        """Reads whose group it is. InconsistentGroupProtocol if members of our own consumer are in it."""
         await self._look(nodes)
         self._check_kind(nodes)
 
     def _check_kind(self, nodes: Nodes) -> None:
-        if nodes.of_registry:
+        if nodes.live:
             raise errors.InconsistentGroupProtocol(
                 f"group {nodes.group_id!r} is used by consumers that rebalance through ZooKeeper ({REGISTRY}); members "
                 f"of the JoinGroup protocol ({PROTOCOL}) can join when those have left"
@@ -149,7 +153,7 @@ class GroupStore:
                 await self._reconnected(deadline)
                 await self._look(nodes)
                 continue
-            self._wrote(nodes, operations, results)
+            self._wrote(nodes, bool(stored.members), operations, results)
             return
         raise errors.CoordinatorNotAvailable(f"the nodes of group {nodes.group_id!r} change too often")
 
@@ -164,18 +168,21 @@ class GroupStore:
             except NodeError:
                 await self._look(nodes)
                 continue
-            self._wrote(nodes, operations, results)
+            self._wrote(nodes, bool(stored.members), operations, results)
             return
 
     def _writing(self, nodes: Nodes, stored: StoredGroup, data: bytes) -> list[Operation]:
-        """A group with members is made `protocol`; an empty one leaves the kind as it is."""
+        """A group with members is made `protocol`; an empty one leaves the kind as it is. When members come to an empty
+        group the plan is written even if it says so already: a plan that our own consumer made up from what it read
+        before has lost then.
+        """
         found: list[Operation] = [] if nodes.exists else [Create(paths.group(nodes.group_id))]
         if stored.members:
             self._check_kind(nodes)
             kind = GroupKind(nodes.group_id, PROTOCOL)
             if nodes.kind_version is None:
                 found.append(Create(kind.path, kind.encode()))
-            elif nodes.kind == PROTOCOL:
+            elif nodes.kind == PROTOCOL and nodes.claimed:
                 found.append(Check(kind.path, nodes.kind_version))
             else:
                 found.append(Set(kind.path, kind.encode(), nodes.kind_version))
@@ -185,8 +192,8 @@ class GroupStore:
             found.append(Set(stored.path, data, nodes.version))
         return found
 
-    def _wrote(self, nodes: Nodes, operations: list[Operation], results: list[Any]) -> None:
-        nodes.exists = True
+    def _wrote(self, nodes: Nodes, claimed: bool, operations: list[Operation], results: list[Any]) -> None:
+        nodes.exists, nodes.claimed = True, claimed
         for operation, result in zip(operations, results, strict=True):
             if operation.path == paths.group_plan(nodes.group_id):
                 nodes.kind = PROTOCOL

@@ -14,6 +14,7 @@ from brokerd.groups.group_store import Nodes
 from brokerd.groups.offset_store import Stored
 from brokerd.groups.values import Delete, State
 from kafka_wire import errors
+from zk_schema.group_nodes import REGISTRY
 
 if TYPE_CHECKING:
     from brokerd.groups.committed import CommittedOffsets
@@ -125,6 +126,10 @@ class Removal:
                     log.info("group {name} did not expire: {problem}", name=group_id, problem=problem)
 
     async def _expire_group(self, group_id: str, hosted: Hosted, now_ms: int) -> None:
+        with in_vain():
+            await self._groups.store.look_at_kind(hosted.nodes)
+        if hosted.nodes.kind == REGISTRY:
+            return
         found = await self._committed.fetch(group_id, None)
         gone = expired(found, hosted.empty_since_ms, now_ms, self._retention_ms)
         if hosted.group.state is not State.EMPTY:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from brokerd.app import StartFailed, with_broker_id
-from brokerd.config import load
+from brokerd.broker_id import with_broker_id
+from brokerd.config import ConfigError, load
 from brokerd.main import main
 
 
@@ -50,7 +50,16 @@ def test_broker_without_an_id_takes_the_stored_one(tmp_path: Path) -> None:
 
 def test_broker_without_any_id_is_refused(tmp_path: Path) -> None:
     """The line says what to give."""
-    config, _ = load({"log.dirs": str(tmp_path)})
+    config, _ = load({"log.dirs": str(tmp_path), "broker.id.generation.enable": "false"})
 
-    with pytest.raises(StartFailed, match=r"broker\.id"):
+    with pytest.raises(ConfigError, match=r"broker\.id"):
         with_broker_id(config)
+
+
+def test_given_id_above_the_reserved_ones_is_refused() -> None:
+    """It might be generated for somebody else."""
+    with pytest.raises(ConfigError, match=r"reserved\.broker\.max\.id"):
+        load({"broker.id": "1001"})
+
+    assert load({"broker.id": "1001", "broker.id.generation.enable": "false"})[0].broker_id == 1001
+    assert load({"broker.id": "1001", "reserved.broker.max.id": "2000"})[0].broker_id == 1001

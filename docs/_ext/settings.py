@@ -22,7 +22,10 @@ from brokerd.topic_config import TOPIC_KEYS
 from docs._ext.generated import Generated, code, plain, table
 
 GROUPS = (
-    ("Identity and network", ("broker.", "listener", "advertised.", "inter.", "barnabas.", "socket.", "connections.")),
+    (
+        "Identity and network",
+        ("broker.", "reserved.", "listener", "advertised.", "inter.", "barnabas.", "socket.", "connections."),
+    ),
     ("Limits and HTTP", ("max.connections", "max.buffered", "http.")),
     ("ZooKeeper", ("zookeeper.",)),
     ("Log and durability", ("log.", "num.partitions", "message.", "compression.", "durability", "producer.id.")),
@@ -75,7 +78,9 @@ def is_in_use(key: Key) -> bool:
 
 
 def _meaning(key: Key) -> str:
-    return plain(key.doc) if is_in_use(key) else f"{plain(key.doc)} *No effect yet.*"
+    effect = "" if is_in_use(key) else " *No effect yet.*"
+    dynamic = " *Dynamic.*" if KEYS.get(key.name) is key and key.dynamic else ""
+    return f"{plain(key.doc)}{effect}{dynamic}"
 
 
 def _default(key: Key) -> str:

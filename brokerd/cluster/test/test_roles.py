@@ -212,6 +212,31 @@ def test_A29_log_goes_with_its_tombstone_and_with_nothing_else(setting: Setting)
     assert TP not in setting.logs.logs
 
 
+@pytest.mark.parametrize("recreated", [False, True], ids=["topic gone", "topic made again"])
+def test_A29_damaged_log_goes_with_its_tombstone_too(setting: Setting, recreated: bool) -> None:
+    """Otherwise it would stand in the way of a topic of the same name for ever."""
+    setting.topic()
+    setting.state(1, 0)
+    setting.publish()
+    directory = setting.logs.logs[TP].directory
+    setting.roles.forget(TP)
+    del setting.logs.logs[TP]
+    setting.logs.offline[TP] = "damaged"
+    setting.known.forget_topic("logs")
+    setting.publish()
+    assert directory.is_dir()
+
+    setting.known.bury(ONE)
+    if recreated:
+        setting.topic(TWO)
+        setting.state(1, 0)
+    setting.roles.look(["logs"])
+    setting.publish()
+
+    assert TP not in setting.logs.offline
+    assert directory.is_dir() == (TP in setting.broker.partitions) == recreated
+
+
 def test_A29_recreated_topic_replaces_the_log_of_a_dead_one(setting: Setting) -> None:
     """The old directory is renamed away first."""
     setting.topic()

@@ -185,7 +185,7 @@ def test_B5_member_cannot_join_a_group_of_our_own_consumer() -> None:
     """While that has members."""
     host = Host()
     host.zookeeper.put("/consumers/g/plan", GroupKind("g", REGISTRY).encode())
-    host.zookeeper.put("/consumers/g/ids/somebody", b"{}")
+    host.zookeeper.put("/consumers/g/ids/somebody", b"{}", ephemeral=True)
 
     assert code_of(join(host)) == errors.INCONSISTENT_GROUP_PROTOCOL
     assert host.groups.coordinator.hosted == {}
@@ -270,7 +270,7 @@ def test_B5_tool_may_commit_for_a_group_of_our_own_consumer_only_without_members
     """And does not change its kind."""
     host = Host()
     host.zookeeper.put("/consumers/g/plan", GroupKind("g", REGISTRY).encode())
-    host.zookeeper.put("/consumers/g/ids/somebody", b"{}")
+    host.zookeeper.put("/consumers/g/ids/somebody", b"{}", ephemeral=True)
     assert code_of(commit(host)) == errors.UNKNOWN_MEMBER_ID
 
     host.zookeeper.drop("/consumers/g/ids/somebody")
@@ -327,7 +327,9 @@ def test_groups_of_both_kinds_are_listed_and_described() -> None:
     host = Host()
     member = stable(host)
     host.zookeeper.put("/consumers/ours/plan", GroupKind("ours", REGISTRY).encode())
-    host.zookeeper.put("/consumers/ours/ids/c1", b'{"version":1,"subscription":{"logs":1},"pattern":"static"}')
+    host.zookeeper.put(
+        "/consumers/ours/ids/c1", b'{"version":1,"subscription":{"logs":1},"pattern":"static"}', ephemeral=True
+    )
     host.zookeeper.put("/consumers/ours/owners/logs/1", b"c1-0")
     host.zookeeper.put("/consumers/old/offsets/logs/0", b"1")
 
@@ -341,12 +343,26 @@ def test_groups_of_both_kinds_are_listed_and_described() -> None:
     assert now(host.groups.catalogue.describe("nothing")).state == "Dead"
 
 
+def test_empty_group_that_our_own_consumer_took_is_shown_as_its_own() -> None:
+    """And neither expires nor is deleted."""
+    host = Host(offsets_retention_minutes="60")
+    now(commit(host))
+    host.zookeeper.put("/consumers/g/plan", GroupKind("g", REGISTRY).encode())
+    host.zookeeper.put("/consumers/g/ids/c1", b'{"version":1,"subscription":{"logs":1}}', ephemeral=True)
+
+    assert [one.member_id for one in now(host.groups.catalogue.describe("g")).members] == ["c1"]
+    assert [one.state for one in now(host.groups.catalogue.summaries())] == ["Stable"]
+    now(spawn(host.groups.removal.expire(host.wall_ms + 10**9)))
+    assert fetched(host) == 5
+    assert code_of(host.groups.removal.delete("g")) == errors.NON_EMPTY_GROUP
+
+
 def test_group_with_members_is_not_deleted() -> None:
     """Of either kind."""
     host = Host()
     stable(host)
     host.zookeeper.put("/consumers/ours/plan", GroupKind("ours", REGISTRY).encode())
-    host.zookeeper.put("/consumers/ours/ids/c1", b"{}")
+    host.zookeeper.put("/consumers/ours/ids/c1", b"{}", ephemeral=True)
 
     assert code_of(host.groups.removal.delete("g")) == errors.NON_EMPTY_GROUP
     assert code_of(host.groups.removal.delete("ours")) == errors.NON_EMPTY_GROUP

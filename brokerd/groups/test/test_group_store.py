@@ -107,10 +107,11 @@ def test_B5_group_of_our_own_consumer_with_members_is_left_alone() -> None:
     """The error names both kinds; without members it changes hands."""
     host = Host()
     host.zookeeper.put("/consumers/g/plan", GroupKind("g", REGISTRY).encode())
-    host.zookeeper.put("/consumers/g/ids/somebody", b"{}")
+    host.zookeeper.put("/consumers/g/ids/somebody", b"{}", ephemeral=True)
 
+    nodes = Nodes("g")
     with pytest.raises(errors.InconsistentGroupProtocol, match=r"registry.*protocol"):
-        _write(host, Nodes("g"), GROUP)
+        _write(host, nodes, GROUP)
     assert "/consumers/g/group" not in host.zookeeper.nodes
 
     host.zookeeper.drop("/consumers/g/ids/somebody")
@@ -123,10 +124,30 @@ def test_B5_kind_that_changes_under_a_running_group_ends_its_writes() -> None:
     host, nodes = Host(), Nodes("g")
     _write(host, nodes, GROUP)
     host.zookeeper.put("/consumers/g/plan", GroupKind("g", REGISTRY).encode())
-    host.zookeeper.put("/consumers/g/ids/somebody", b"{}")
+    host.zookeeper.put("/consumers/g/ids/somebody", b"{}", ephemeral=True)
 
     with pytest.raises(errors.InconsistentGroupProtocol):
         _write(host, nodes, attrs.evolve(GROUP, generation=2))
+
+
+def test_B5_plan_is_written_anew_when_members_come_to_an_empty_group() -> None:
+    """A consumer of ours that read the plan before, and writes its own now, has lost."""
+    host, nodes = Host(), Nodes("g")
+    for stored in (GROUP, EMPTY, GROUP, attrs.evolve(GROUP, generation=4)):
+        _write(host, nodes, stored)
+
+    assert host.zookeeper.nodes["/consumers/g/plan"].version == 1, "made, written at the second coming, then checked"
+
+
+def test_B5_registered_consumer_of_ours_is_a_member_before_there_is_a_plan() -> None:
+    """It came first; copies that a coordinator left behind are nobody."""
+    host = Host()
+    host.zookeeper.put("/consumers/g/ids/copy", b"{}")
+    now(spawn(host.groups.coordinator.store.look_at_kind(Nodes("g"))))
+    host.zookeeper.put("/consumers/g/ids/somebody", b"{}", ephemeral=True)
+
+    with pytest.raises(errors.InconsistentGroupProtocol):
+        now(spawn(host.groups.coordinator.store.look_at_kind(Nodes("g"))))
 
 
 def test_K5_copies_for_tools_are_those_of_old_kafka() -> None:

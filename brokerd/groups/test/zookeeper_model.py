@@ -19,6 +19,7 @@ class _Node:
     data: bytes
     version: int = 0
     mtime_ms: int = 0
+    owner: int = 0
 
 
 class ZooKeeperModel:
@@ -39,14 +40,14 @@ class ZooKeeperModel:
         """Whether the test says so."""
         return self.lease
 
-    def put(self, path: str, data: bytes = b"") -> None:
+    def put(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
         """Somebody else makes or changes a node, with its parents."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.put(parent)
         node = self.nodes.get(path)
         if node is None:
-            self.nodes[path] = _Node(data, 0, self.now_ms)
+            self.nodes[path] = _Node(data, 0, self.now_ms, 77 if ephemeral else 0)
         else:
             node.data, node.version, node.mtime_ms = data, node.version + 1, self.now_ms
 
@@ -92,7 +93,7 @@ class ZooKeeperModel:
     def _stat(self, path: str) -> Stat:
         node = self.nodes[path]
         children = sum(one.rpartition("/")[0] == path for one in self.nodes)
-        return Stat(node.version, 0, 0, 0, node.mtime_ms, 0, children)
+        return Stat(node.version, 0, 0, 0, node.mtime_ms, node.owner, children)
 
     def _need(self, path: str) -> _Node:
         if path not in self.nodes:

@@ -364,6 +364,20 @@ def test_frames_beyond_the_memory_limit_close_their_connection(reactor: Any) -> 
     bench.close()
 
 
+def test_limits_and_idle_time_change_while_connections_are_open(reactor: Any) -> None:
+    """What is open stays; the next one is counted anew, and silence is measured anew."""
+    bench = Bench(reactor, limits=Limits(10, 10, 1 << 20))
+    _, protocol = bench.accepted()
+    bench.port.limits.set(1, 10, 1 << 20)
+    bench.connect()
+    bench.until(lambda: bench.port.limits.refused == 1)
+    assert not protocol.lost
+
+    bench.port.set_idle_time(0.02)
+    bench.until(lambda: protocol.lost)
+    bench.close()
+
+
 def test_an_idle_connection_is_closed_and_an_active_one_is_not(bench: Bench) -> None:
     """Only silence for the whole idle time ends a connection."""
     _, silent = bench.accepted()
