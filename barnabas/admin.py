@@ -133,7 +133,7 @@ def create_topic(
         configs=tuple(CreatableTopicConfig(key, value) for key, value in (configs or {}).items()),
     )
     request = CreateTopicsRequest((topic,), TIMEOUT_MS, validate_only)
-    result = _ask_controller(cluster, Api.CREATE_TOPICS, request, lambda response: response.topics)[0]
+    result = ask_controller(cluster, Api.CREATE_TOPICS, request, lambda response: response.topics)[0]
     return result.num_partitions, result.replication_factor
 
 
@@ -141,7 +141,7 @@ def delete_topic(cluster: BlockingCluster, name: str) -> None:
     """Deletes it, with all its messages."""
     # Both ways of naming it: one field is on the wire up to version 5, the other from 6 on.
     request = DeleteTopicsRequest((DeleteTopicState(name=name),), TIMEOUT_MS, (name,))
-    _ask_controller(cluster, Api.DELETE_TOPICS, request, lambda response: response.responses)
+    ask_controller(cluster, Api.DELETE_TOPICS, request, lambda response: response.responses)
 
 
 def add_partitions(
@@ -155,7 +155,7 @@ def add_partitions(
     """Gives the topic so many partitions in all; `assignment` is that of the new ones only."""
     replicas = None if assignment is None else tuple(CreatePartitionsAssignment(tuple(ids)) for ids in assignment)
     request = CreatePartitionsRequest((CreatePartitionsTopic(name, total, replicas),), TIMEOUT_MS, validate_only)
-    _ask_controller(cluster, Api.CREATE_PARTITIONS, request, lambda response: response.results)
+    ask_controller(cluster, Api.CREATE_PARTITIONS, request, lambda response: response.results)
 
 
 def describe_configs(
@@ -226,7 +226,7 @@ def _setting(config: Any) -> Setting:
     )
 
 
-def _ask_controller(cluster: BlockingCluster, api: Api, request: Any, results_of: Any) -> Sequence[Any]:
+def ask_controller(cluster: BlockingCluster, api: Api, request: Any, results_of: Any) -> Sequence[Any]:
     """The results, none of them failed. Kafka takes such requests at its controller only, so that one is asked.
 
     When the controller has just moved, the new one is asked, once: the old one did nothing.

@@ -28,8 +28,10 @@ from brokerd.broker_settings import BrokerSettings
 from brokerd.cluster.asynchronous import Signal, pause, spawn, until
 from brokerd.cluster.cluster_state import ClusterState, KnownTopic
 from brokerd.cluster.controller import Controller
+from brokerd.cluster.departed import Departed
 from brokerd.cluster.learning import Learner
 from brokerd.cluster.life import Life, Self
+from brokerd.cluster.preferred import Balance
 from brokerd.cluster.roles import Roles
 from brokerd.config import BrokerConfig, Listener
 from brokerd.dynamic_config import EVERYBODY, in_force
@@ -38,8 +40,10 @@ from brokerd.groups.groups import Groups
 from brokerd.housekeeping import Housekeeping
 from brokerd.http import HttpError, HttpServer
 from brokerd.metrics import Metrics
+from brokerd.moves import Moves
 from brokerd.partition import Partition
 from brokerd.reactor import turns_of
+from brokerd.replication.removal import Removal
 from brokerd.replication.replicas import Replicas
 from brokerd.server.connection import Outbox
 from brokerd.server.dispatch import KafkaProtocol
@@ -115,6 +119,20 @@ class Daemon:
             settled=self._settled,
             followers=self.replicas,
         )
+        self.removal = Removal(
+            reactor,
+            self.broker,
+            self.session,
+            registered=lambda: self.life.is_registered,
+            forget=self.roles.forget,
+        )
+        self.departed = Departed(
+            reactor,
+            self.broker,
+            self.session,
+            registered=lambda: self.life.is_registered,
+            forget=self.roles.forget,
+        )
         self.housekeeping = Housekeeping(reactor, self.broker, remember=self._remember)
         self.life: Life
         self.controller: Controller
@@ -189,6 +207,7 @@ class Daemon:
             unclean=self._unclean,
             may_delete=config.delete_topic_enable,
             applied=self.publish,
+            balance=self._balance,
         )
         self.broker.topics = Topics(
             self.reactor,
@@ -200,6 +219,7 @@ class Daemon:
             published=self.publish,
             settled=self.roles.settled,
         )
+        self.broker.moves = Moves(self.session, self.learner, self.broker.topics.writer, published=self.publish)
         self.broker.settings = BrokerSettings(
             self.session,
             self.known,
@@ -224,6 +244,14 @@ class Daemon:
         given = topic.overrides.get("unclean.leader.election.enable")
         return self.config.unclean_leader_election_enable if given is None else given == "true"
 
+    def _balance(self) -> Balance:
+        config = self.config
+        return Balance(
+            config.auto_leader_rebalance_enable,
+            config.leader_imbalance_per_broker_percentage,
+            float(config.leader_imbalance_check_interval_seconds),
+        )
+
     def _watch_metrics(self) -> None:
         metrics = self.metrics
         metrics.turns = time_turns(self.reactor)
@@ -233,6 +261,7 @@ class Daemon:
         metrics.watch("barnabas_network_received_bytes_total", lambda: self.traffic.bytes_received)
         metrics.watch("barnabas_network_sent_bytes_total", lambda: self.traffic.bytes_sent)
         metrics.watch("barnabas_buffered_bytes", lambda: self.limits.buffered_bytes)
+        self.replicas.watch_metrics(metrics)
         metrics.watch("barnabas_zookeeper_lease_seconds", lambda: self.session.lease_until - boot_time())
 
     def start(self) -> None:
@@ -241,7 +270,9 @@ class Daemon:
         timeout = self.config.zookeeper_connection_timeout_ms / 1000
         self.session.start(timeout).addErrback(self._no_session)
         self.housekeeping.start()
+        self.departed.start()
         self.replicas.start()
+        self.removal.start()
         self.broker.groups.start()
 
     def _no_session(self, failure: Failure) -> None:
@@ -425,7 +456,9 @@ class Daemon:
 
     async def _drop_roles(self) -> None:
         self.housekeeping.stop()
+        self.departed.stop()
         self.replicas.stop()
+        self.removal.stop()
         self.flushes.stop()
         self.broker.groups.stop()
         self.controller.stop()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from brokerd.config import BrokerConfig
     from brokerd.groups.groups import Groups
     from brokerd.metrics import Metrics
+    from brokerd.moves import Moves
     from brokerd.partition import Partition
     from brokerd.storage.log_manager import LogManager
     from brokerd.topics import Topics
@@ -63,6 +64,7 @@ class Broker:
         self.view: ClusterView = ClusterView(cluster_id="")
         self.partitions: dict[TopicPartition, Partition] = {}
         self.topics: Topics
+        self.moves: Moves
         self.settings: BrokerSettings
         self.groups: Groups
         self.deadlines = Deadlines(reactor)

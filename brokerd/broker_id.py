@@ -7,7 +7,8 @@ from pathlib import Path
 import attrs
 
 from brokerd.config import BrokerConfig, ConfigError
-from zk_schema import broker_sequence
+from zk_schema import paths
+from zk_schema.session import write_once
 
 
 def with_broker_id(config: BrokerConfig) -> BrokerConfig:
@@ -24,8 +25,9 @@ def with_broker_id(config: BrokerConfig) -> BrokerConfig:
     if not config.broker_id_generation_enable:
         raise ConfigError("broker.id", "give a number; no log directory has one stored")
     timeout = config.zookeeper_connection_timeout_ms / 1000
-    number = broker_sequence.next_number(config.zookeeper_connect, timeout)
-    return attrs.evolve(config, broker_id=config.reserved_broker_max_id + number)
+    # As in Kafka the version that a write gives is the number: no two brokers, ours or Kafka's, ever get the same one.
+    written = write_once(config.zookeeper_connect, paths.BROKER_SEQUENCE, b"", timeout)
+    return attrs.evolve(config, broker_id=config.reserved_broker_max_id + written.version)
 
 
 def _stored_id(path: Path) -> int | None:

@@ -262,6 +262,23 @@ WATCHED: Mapping[str, Family] = {
             "counter",
             "Connections refused by max.connections or max.connections.per.ip.",
         ),
+        Family("kafka_server_replicamanager_isrshrinks_total", "counter", "ISRs led here that lost a member."),
+        Family("kafka_server_replicamanager_isrexpands_total", "counter", "ISRs led here that got a member."),
+        Family(
+            "kafka_server_replicamanager_failedisrupdates_total",
+            "counter",
+            "ISR changes that ZooKeeper refused because something had changed meanwhile.",
+        ),
+        Family(
+            "kafka_server_brokertopicmetrics_replicationbytesin_total",
+            "counter",
+            "Bytes of batches copied from leaders.",
+        ),
+        Family(
+            "kafka_server_brokertopicmetrics_replicationbytesout_total",
+            "counter",
+            "Bytes of batches sent to followers.",
+        ),
         Family("barnabas_network_received_bytes_total", "counter", "Bytes received from clients."),
         Family("barnabas_network_sent_bytes_total", "counter", "Bytes sent to clients."),
         Family(

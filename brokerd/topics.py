@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from brokerd.cluster import decisions, placement
 from brokerd.cluster.asynchronous import Signal, spawn, until
-from brokerd.cluster.writing import PATIENCE_SECONDS, Again, Writer
+from brokerd.cluster.writing import PATIENCE_SECONDS, Again, Alteration, Writer
 from kafka_wire import errors
 from zk_schema import paths
 from zk_schema.nodes import (
@@ -109,9 +109,11 @@ class Topics:
         """
         return spawn(self._add_partitions(name, total, assignment))
 
-    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> Deferred[None]:
-        """Replaces a topic's settings; fires when this broker has taken them. UnknownTopicOrPartition."""
-        return spawn(self._set_overrides(name, dict(overrides)))
+    def alter_overrides(self, name: str, change: Alteration) -> Deferred[None]:
+        """Changes a topic's settings; fires when this broker has taken them. UnknownTopicOrPartition, and what `change`
+        raises.
+        """
+        return spawn(self._alter_overrides(name, change))
 
     def next_producer_id(self) -> Deferred[int]:
         """An id that no other producer of this cluster ever gets; CoordinatorNotAvailable without ZooKeeper."""
@@ -272,29 +274,30 @@ class Topics:
 
     # ---- settings
 
-    async def _set_overrides(self, name: str, overrides: dict[str, str]) -> None:
+    async def _alter_overrides(self, name: str, change: Alteration) -> None:
         await self.writer.registered()
-        config = topic_config(name, overrides)
-        change = ConfigChange(f"topics/{name}")
+        notice = ConfigChange(f"topics/{name}")
 
-        async def write() -> None:
+        async def write() -> dict[str, str]:
             topic = self._known_topic(name)
-            settings = await self.writer.replacing(config)
+            wanted, settings = await self.writer.altering(paths.topic_config(name), change)
+            if settings is None:
+                return wanted
             try:
                 await self._session.multi(
                     [
                         self.writer.fence(),
                         Check(topic.assignment.path, topic.version),
                         settings,
-                        Create(change.prefix, change.encode(), sequence=True),
+                        Create(notice.prefix, notice.encode(), sequence=True),
                     ]
                 )
             except (BadVersion, NodeExists, NoNode) as problem:
                 await self._learner.read_topic(name)
                 raise Again from problem
+            return wanted
 
-        await self.writer.attempt(write)
-        self._known.set_overrides(name, overrides)
+        self._known.set_overrides(name, await self.writer.attempt(write))
         self._publish()
 
         def settled() -> bool:

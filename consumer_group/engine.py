@@ -132,9 +132,7 @@ class Engine:
 
     def start(self, life: Life, partitions: Mapping[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> None:
         """Open a flow for each, and find out where to begin."""
-        flows = [
-            Flow(partition, topic_ids.get(partition.topic, b""), partitions[partition]) for partition in sorted(partitions)
-        ]
+        flows = [Flow(one, topic_ids.get(one.topic, b""), partitions[one]) for one in sorted(partitions)]
         for flow in flows:
             self.deliveries.open(flow)
         spawn(self._start(life, flows, topic_ids)).addErrback(self._start_failed, life, flows)

@@ -106,13 +106,22 @@ class Ownership:
             blocked |= others
         return Outcome(frozenset(claimed), frozenset(blocked), frozenset())
 
-    async def release(self, life: Life, partitions: Iterable[TopicPartition], offsets: Callable[[], Offsets]) -> None:
-        """Deletes owner nodes, and commits in the same multis (B7). `offsets` is asked when it is our turn, so that a
-        commit before it in the queue is not undone. Evicted, LifeOver."""
+    async def release(
+        self,
+        life: Life,
+        partitions: Iterable[TopicPartition],
+        offsets: Callable[[], Offsets],
+        released: Callable[[Partitions], None],
+    ) -> None:
+        """Deletes owner nodes, and commits in the same multis (B7). Evicted, LifeOver.
+
+        `offsets` is asked when it is our turn, so that a commit before it in the queue is not undone; `released` is
+        told before the next one's turn, so that a commit behind it leaves these out (B17).
+        """
         wanted = sorted(partitions)
         for start in range(0, len(wanted), _RELEASES_PER_MULTI):
             part = wanted[start : start + _RELEASES_PER_MULTI]
-            await self._locked(life, partial(self._release, life, part, offsets))
+            await self._locked(life, partial(self._release, life, part, offsets, released))
 
     async def commit(self, life: Life, offsets: Callable[[], Offsets]) -> None:
         """Commits what `offsets` has when it is our turn (B14). Evicted, LifeOver."""
@@ -203,11 +212,14 @@ class Ownership:
                 blocked.add(partition)
         return mine, blocked
 
-    async def _release(self, life: Life, partitions: list[TopicPartition], offsets: Callable[[], Offsets]) -> None:
-        while True:
-            mine = await self._mine(life.session_id, partitions)
-            if not mine:
-                return
+    async def _release(
+        self,
+        life: Life,
+        partitions: list[TopicPartition],
+        offsets: Callable[[], Offsets],
+        released: Callable[[Partitions], None],
+    ) -> None:
+        while mine := await self._mine(life.session_id, partitions):
             commits = {partition: commit for partition, commit in offsets().items() if partition in mine}
             written = self._writes(commits)
             deletes = [Delete(self._path(partition)) for partition in sorted(mine)]
@@ -218,7 +230,8 @@ class Ownership:
                 await self._mend(life, problem)
                 continue
             self.offsets.written(written)
-            return
+            break
+        released(frozenset(partitions))
 
     def release_multis(self, life: Life, written: list[Operation], deletes: list[Delete]) -> list[list[Operation]]:
         """Commit and release in one multi: nobody can see the one without the other."""

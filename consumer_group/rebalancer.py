@@ -396,8 +396,8 @@ class Rebalancer:
         self._host.start(life, streams, {topic: plan.topics[topic].topic_id for topic in topics})
 
     async def _release(self, life: Life, partitions: Partitions, commit: bool) -> None:
-        await self.ownership.release(life, partitions, lambda: self._host.offsets_of(partitions) if commit else {})
-        self._host.released(partitions)
+        offsets: Callable[[], Offsets] = lambda: self._host.offsets_of(partitions) if commit else {}  # noqa: E731
+        await self.ownership.release(life, partitions, offsets, self._host.released)
         self.post(m.Released(partitions))
 
     async def _audit(self, life: Life) -> None:

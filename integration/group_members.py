@@ -201,6 +201,15 @@ def wait_shared(bootstrap: str, group: str, shares: list[int], timeout: float = 
     )
 
 
+def wait_told(some: list[Member], share: int) -> list[list[str]]:
+    """All assignments of each member, once each has printed that it has so many partitions now."""
+    return wait_for(
+        f"{share} partitions each",
+        lambda: [one.assignments() for one in some],
+        lambda seen: all(told and len(told[-1].split(",")) == share for told in seen),
+    )
+
+
 def produce(bootstrap: str, topic: str, partitions: int, first: int, count: int) -> list[str]:
     """Writes numbered values round robin; the values."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})

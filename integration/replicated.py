@@ -104,13 +104,13 @@ class Cluster:
 
     def leader(self, topic: str, index: int = 0) -> Broker:
         """Who leads, as ZooKeeper says; waits until somebody does."""
-        number = wait_for(lambda: (self.state(topic, index)["leader"] + 1), "a leader") - 1
-        return self.brokers[number]
+        wait_for(lambda: self.state(topic, index)["leader"] >= 0, "a leader")
+        return self.brokers[max(int(self.state(topic, index)["leader"]), 0)]
 
     def controller(self) -> Broker:
         """Who is controller; waits until somebody is."""
         wait_for(lambda: self.client.exists("/controller"), "a controller")
-        return self.brokers[self.json("/controller")["brokerid"]]
+        return self.brokers[int(self.json("/controller")["brokerid"])]
 
     def wait_in_sync(self, topic: str, seconds: float = 40.0) -> None:
         """Until every replica of every partition is in sync and led."""
@@ -258,4 +258,5 @@ def check_replicas_equal(cluster: Cluster, topic: str, partitions: int) -> None:
     for index in range(partitions):
         first = batches(cluster.brokers[0], topic, index)
         for other in cluster.brokers[1:]:
-            assert batches(other, topic, index) == first, f"{topic}-{index} differs on broker {other.settings['broker.id']}"
+            number = other.settings["broker.id"]
+            assert batches(other, topic, index) == first, f"{topic}-{index} differs on broker {number}"

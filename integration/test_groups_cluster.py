@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from barnabas.embedded_zookeeper import EmbeddedZooKeeper
 from integration.admin import admin_client
 from integration.conftest import EXTERNAL, fresh_name
-from integration.group_members import Member, describe, members, produce, wait_for, wait_shared
+from integration.group_members import Member, describe, members, produce, wait_for, wait_shared, wait_told
 from integration.processes import Broker
 from zk_schema.group_nodes import StoredGroup
 
@@ -88,7 +88,7 @@ def test_death_of_the_coordinator_causes_no_rebalance(cluster: list[Broker], tmp
         some = [member("confluent-range"), member("kafka-python")]
         wait_shared(bootstrap, group, [2, 2])
         _wait_values(produce(bootstrap, topic, PARTITIONS, 0, 100), some)
-        before, assignments = _stored(cluster[0], group), [one.assignments() for one in some]
+        before, assignments = _stored(cluster[0], group), wait_told(some, 2)
         cluster[dying].kill()
         left = [broker for number, broker in enumerate(cluster) if number != dying]
         _wait_values(produce(_all(left), topic, PARTITIONS, 100, 100), some)
@@ -97,7 +97,7 @@ def test_death_of_the_coordinator_causes_no_rebalance(cluster: list[Broker], tmp
         wait_shared(_all(left), group, [2, 2])
         time.sleep(2.0)  # several heartbeats
         assert _stored(cluster[0], group) == before
-        assert [one.assignments() for one in some] == assignments
+        assert wait_told(some, 2) == assignments
         consumer = Consumer({"bootstrap.servers": _all(left), "group.id": group, "log_level": 2})
         wait_for(
             "commits reach the new coordinator",
@@ -118,14 +118,14 @@ def test_rolling_restart_of_all_brokers_causes_no_rebalance(cluster: list[Broker
     with members(bootstrap, group, topic, tmp_path, SESSION_MS) as member:
         some = [member("confluent-range"), member("kafka-python")]
         wait_shared(bootstrap, group, [2, 2])
-        before, assignments = _stored(cluster[0], group), [one.assignments() for one in some]
+        before, assignments = _stored(cluster[0], group), wait_told(some, 2)
         for broker in cluster:
             broker.stop()
             broker.start()
             wait_for("a coordinator", lambda: describe(bootstrap, group).shares, lambda seen: seen == [2, 2])
         _wait_values(produce(bootstrap, topic, PARTITIONS, 0, 100), some)
         assert _stored(cluster[0], group) == before
-        assert [one.assignments() for one in some] == assignments
+        assert wait_told(some, 2) == assignments
 
 
 def test_coordinators_are_spread_over_the_brokers(cluster: list[Broker]) -> None:

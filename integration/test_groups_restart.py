@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from barnabas.embedded_zookeeper import EmbeddedZooKeeper, free_port
 from integration.admin import create_topic
 from integration.conftest import EXTERNAL, BrokerFactory, fresh_name
-from integration.group_members import Member, describe, members, produce, wait_for, wait_shared
+from integration.group_members import Member, describe, members, produce, wait_for, wait_shared, wait_told
 from integration.processes import Broker
 from zk_schema.group_nodes import StoredGroup
 
@@ -38,10 +38,6 @@ def _stored(broker: Broker, group: str) -> StoredGroup:
         client.close()
 
 
-def _assignments(some: list[Member]) -> list[list[str]]:
-    return [one.assignments() for one in some]
-
-
 @pytest.mark.parametrize("kind", ["confluent-range", "confluent-cooperative-sticky", "kafka-python", "aiokafka"])
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_broker_that_restarts_causes_no_rebalance(brokers: BrokerFactory, kind: str, how: str, tmp_path: Path) -> None:
@@ -57,14 +53,14 @@ def test_broker_that_restarts_causes_no_rebalance(brokers: BrokerFactory, kind: 
         wait_shared(broker.bootstrap, group, [2, 2])
         written = produce(broker.bootstrap, topic, PARTITIONS, 0, 100)
         _wait_values(written, some)
-        before, assignments = _stored(broker, group), _assignments(some)
+        before, assignments = _stored(broker, group), wait_told(some, 2)
         broker.stop() if how == "stop" else broker.kill()
         broker.start()
         written = produce(broker.bootstrap, topic, PARTITIONS, 100, 100)
         _wait_values(written, some)
         time.sleep(2.0)  # several heartbeats
         assert _stored(broker, group) == before
-        assert _assignments(some) == assignments
+        assert wait_told(some, 2) == assignments
         assert describe(broker.bootstrap, group).shares == [2, 2]
 
 

@@ -10,7 +10,7 @@ import pytest
 from barnabas.embedded_zookeeper import EmbeddedZooKeeper
 from integration.admin import create_topic
 from integration.conftest import EXTERNAL, fresh_name
-from integration.group_members import KINDS, Member, describe, members, produce, wait_for, wait_shared
+from integration.group_members import KINDS, Member, describe, members, produce, wait_for, wait_shared, wait_told
 from integration.processes import Broker
 
 PARTITIONS = 4
@@ -94,14 +94,14 @@ def test_static_member_that_restarts_disturbs_nobody(bootstrap: str, tmp_path: P
         wait_shared(bootstrap, group, [4])
         two = member("confluent-range", "two")
         before = wait_shared(bootstrap, group, [2, 2])
-        assignments = len(one.assignments())
+        (told, _) = wait_told([one, two], 2)
         two.kill()
         again = member("confluent-range", "two")
         wait_for("the assignment of the member that is back", again.assignments, lambda seen: bool(seen and seen[-1]))
         after = wait_shared(bootstrap, group, [2, 2])
         assert again.assignments()[-1] == two.assignments()[-1]
         assert sorted(after.members.values()) == sorted(before.members.values())
-        assert len(one.assignments()) == assignments
+        assert one.assignments() == told
 
 
 def test_second_process_with_the_same_instance_fences_the_first(bootstrap: str, tmp_path: Path) -> None:

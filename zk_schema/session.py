@@ -1,4 +1,4 @@
-"""One ZooKeeper session after another, on the reactor thread. Only it and broker_sequence.py import kazoo.
+"""One ZooKeeper session after another, on the reactor thread. The only module that imports kazoo.
 
 Rules of this file:
 - kazoo's threads only post to the reactor; everything that decides runs there, and nothing here blocks it.
@@ -489,6 +489,27 @@ class Session:
             watch(WatchEvent(kind, event.path, life.session_id))
         except Exception:
             log.failure("a watch of {path} failed", path=event.path)
+
+
+def write_once(connect: str, path: str, data: bytes, timeout: float) -> Stat:
+    """Writes one node, made if it is not there, in a session of its own: for who has no reactor yet. Blocks.
+
+    ConnectionLost if there is no session within `timeout` seconds.
+    """
+    hosts, _, root = connect.partition("/")
+    rooted = f"/{root}".rstrip("/") + path
+    client = KazooClient(hosts=hosts)
+    try:
+        client.start(timeout)
+        client.ensure_path(rooted)
+        stat: Stat = _plain(client.set(rooted, data))
+    except client.handler.timeout_exception:
+        raise ConnectionLost(f"no ZooKeeper session with {connect} within {timeout:g} s") from None
+    except kazoo_errors.KazooException as problem:
+        raise translate(problem, path) from problem
+    finally:
+        _close(client)
+    return stat
 
 
 def _transaction(client: Any, operations: Sequence[Operation]) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -138,10 +138,10 @@ def _started(
             broker.stop()
 
 
-def _target(broker: BrokerProcess, config: object) -> Target:
+def _target(broker: BrokerProcess, config: Mapping[str, str]) -> Target:
     if broker.pid is None or not broker.running():
         raise PeerUnavailable(f"{broker.name} is gone in the middle of the comparison")
-    return Target(broker.name, broker.address, broker.pid, dict(config) if isinstance(config, dict) else {})
+    return Target(broker.name, broker.address, broker.pid, config)
 
 
 def _compile_hot_paths(targets: Sequence[Target], say: Callable[[str], None]) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -215,6 +217,7 @@ def compare_all(
     from barnabas.bench.report import COLUMNS, rows, rst
     from barnabas.peers.kafka_install import PeerUnavailable
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # brokers and data go away then, too
     chosen = [mode for name, mode in MODES.items() if name in modes or not modes]
     try:
         found = compare(chosen, groups or None, report=_progress, say=note, **lengths)

@@ -90,6 +90,8 @@ def alter(
 
     \b
     barnabas configs alter --topic logs --set retention.ms=3600000 --delete segment.bytes
+    barnabas configs alter --broker 0 --set max.connections=20000
+    barnabas configs alter --broker-defaults --set message.max.bytes=2000000
     """
     resource = _resource(topic, broker, broker_defaults)
     changed = assignments(changes, "--set")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from barnabas import admin
+from barnabas import admin, moving
 from barnabas.embedded_zookeeper import four_letter_word
 from barnabas.options import bootstrap_server, json_output
 from barnabas.output import counted, note, print_json, print_table, size_text
@@ -39,6 +39,7 @@ def command(bootstrap_server: str, zookeeper: str | None, timeout: float, as_jso
         found = summary(cluster.metadata(refresh=True))
         for broker in found["brokers"]:
             broker.update(_asked(cluster, broker, timeout))
+        found["reassigning"] = _reassigning(cluster)
     found["zookeeper"] = [_zookeeper_server(server, timeout) for server in _servers(zookeeper)]
     if as_json:
         print_json(found)
@@ -80,6 +81,18 @@ def summary(view: MetadataView) -> dict[str, Any]:
             if partition.leader < 0
         ],
     }
+
+
+def _reassigning(cluster: BlockingCluster) -> list[dict[str, Any]]:
+    """The partitions that are being moved; brokers that cannot tell have none."""
+    try:
+        moves = moving.ongoing(cluster)
+    except KafkaError:
+        return []
+    return [
+        {"topic": name, "partition": index, "replicas": one.target, "adding": one.adding, "removing": one.removing}
+        for (name, index), one in sorted(moves.items())
+    ]
 
 
 def _by_id(broker: BrokerAddress) -> int:
@@ -140,6 +153,7 @@ def _print(found: dict[str, Any]) -> None:
         f"cluster {found['cluster_id'] or '?'}: {counted(len(found['brokers']), 'broker')}, controller {controller}, "
         f"{counted(found['topics'], 'topic')}, {counted(found['partitions'], 'partition')}, "
         f"{len(found['under_replicated'])} under-replicated, {len(found['offline'])} offline"
+        + (f", {len(found['reassigning'])} being moved" if found["reassigning"] else "")
     )
     brokers = [
         (
@@ -162,6 +176,7 @@ def _print(found: dict[str, Any]) -> None:
         print_table(("ZooKeeper", "Mode", "Version", "Connections", "Problem"), servers)
     _print_problems("offline", found["offline"])
     _print_problems("under-replicated", found["under_replicated"])
+    _print_moves(found["reassigning"])
 
 
 def _answers(broker: dict[str, Any]) -> str:
@@ -172,5 +187,13 @@ def _print_problems(title: str, partitions: Iterable[dict[str, Any]]) -> None:
     rows = [(title, p["topic"], p["partition"], p["replicas"], p.get("isr")) for p in partitions]
     if rows:
         print_table(("Problem", "Topic", "Partition", "Replicas", "In sync"), rows[:_SHOWN_PROBLEMS])
+    if len(rows) > _SHOWN_PROBLEMS:
+        note(f"... and {len(rows) - _SHOWN_PROBLEMS} more; --json shows all")
+
+
+def _print_moves(moves: list[dict[str, Any]]) -> None:
+    rows = [(m["topic"], m["partition"], m["replicas"], m["adding"], m["removing"]) for m in moves]
+    if rows:
+        print_table(("Being moved", "Partition", "To", "Adding", "Removing"), rows[:_SHOWN_PROBLEMS])
     if len(rows) > _SHOWN_PROBLEMS:
         note(f"... and {len(rows) - _SHOWN_PROBLEMS} more; --json shows all")

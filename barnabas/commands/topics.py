@@ -7,6 +7,7 @@ import click
 
 from barnabas import admin
 from barnabas.admin import Assignment, Resource
+from barnabas.commands import topics_reassign
 from barnabas.errors import UserError
 from barnabas.options import assignments, bootstrap_server, complete_topics, confirmed, json_output, yes
 from barnabas.output import counted, note, on_terminal, print_json, print_table
@@ -20,7 +21,10 @@ _dry_run = click.option("--validate-only", is_flag=True, help="Only say whether 
 
 @click.group("topics")
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, move and delete topics."""
+
+
+command.add_command(topics_reassign.command)
 
 
 @command.command()

@@ -23,9 +23,9 @@ def answers_metadata(host: str, port: int, timeout: float = 1.0) -> bool:
             connection.settimeout(timeout)
             (size,) = struct.unpack(">i", _receive(connection, 4))
             body = _receive(connection, min(size, 65536))
-    except (OSError, EOFError):
+            _correlation, brokers = struct.unpack_from(">ii", body)
+    except (OSError, EOFError, struct.error):  # nobody, somebody who hung up, somebody else
         return False
-    _correlation, brokers = struct.unpack_from(">ii", body)
     return bool(brokers > 0)
 
 

@@ -113,6 +113,8 @@ class ClusterState:
         self.tombstones: set[bytes] = set()
         self.wishes: set[str] = set()
         """Names under /admin/delete_topics; only the controller reads them."""
+        self.resignations: dict[tuple[str, int], int] = {}
+        """Leaders that asked to be replaced, and the epoch in which they did (A25)."""
         self.frozen: dict[str, str] = {}
         """Topics with an unreadable node, and what is wrong (A31)."""
         self.broker_settings: dict[str, Mapping[str, str]] = {}

@@ -17,11 +17,12 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from brokerd.cluster import decisions
+from brokerd.cluster import decisions, preferred, reassignment
 from brokerd.cluster.asynchronous import pause, spawn
 from brokerd.cluster.cluster_state import ClusterState, KnownTopic
 from brokerd.cluster.decisions import Authority, Multi
 from brokerd.cluster.learning import Learner
+from brokerd.cluster.preferred import Balance, Tenure
 from brokerd.cluster.purging import Purger
 from zk_schema import paths
 from zk_schema.nodes import ControllerEpoch, ControllerNode
@@ -49,6 +50,7 @@ STEP_SECONDS = 0.003
 """How long one step may look at topics before the reactor gets its turn."""
 TOPICS_AT_A_TIME = 32
 PURGE_EVERY_SECONDS = 300.0
+MINUTE = 60.0
 LOGGED_REASONS = 20
 
 
@@ -66,6 +68,7 @@ class Controller:
         unclean: Callable[[KnownTopic], bool],
         may_delete: bool,
         applied: Callable[[], None],
+        balance: Callable[[], Balance] = lambda: Balance(False, 10, 300.0),
     ) -> None:
         self._reactor = reactor
         self._session = session
@@ -85,6 +88,9 @@ class Controller:
         self._timer: Any = None
         self._next_purge = 0.0
         self._purger = Purger(session, self._known)
+        self._balance = balance
+        self._tenure = Tenure()
+        self._next_balance = 0.0
         self.decided_once = False
         """Whether everything has been looked at since this broker became controller."""
 
@@ -92,6 +98,7 @@ class Controller:
 
     def look(self, names: Sequence[str] | set[str]) -> None:
         """Something is known anew: these topics, or the brokers, or who is controller."""
+        self._tenure.observe(self._known.brokers, self._reactor.seconds())
         if self.authority is not None and self._authority_session != self._session.session_id:
             self.resign("the ZooKeeper session is over")
         if self.authority is None:
@@ -143,6 +150,7 @@ class Controller:
         self._seen_brokers = -1
         self._learner.control(True)
         self._next_purge = self._reactor.seconds() + PURGE_EVERY_SECONDS
+        self._next_balance = self._reactor.seconds() + self._balance().interval_seconds
         self._applied()
 
     async def _stand(self) -> Authority | None:
@@ -181,6 +189,8 @@ class Controller:
     async def _decide(self) -> None:
         try:
             await self._steps()
+            await self._replace_weary()
+            await self._balance_if_due()
             await self._purge_if_due()
             if self.authority is not None and not self._todo:
                 self.decided_once = True
@@ -226,6 +236,7 @@ class Controller:
             multis = decisions.decide(
                 self._known, names, self.authority, unclean=self._unclean, new_id=lambda: os.urandom(16)
             )
+            multis += reassignment.finish(self._known, names, self.authority)
             if multis:
                 self._todo.update(dict.fromkeys(names))  # until there is nothing left to decide for them
         return multis
@@ -261,6 +272,26 @@ class Controller:
         self._todo.update(dict.fromkeys(names))
         self._known.wishes = set(await self._session.children(paths.DELETE_TOPICS))
 
+    # ---- A25, A32
+
+    async def _replace_weary(self) -> None:
+        if self.authority is not None and self._known.resignations:
+            pieces = preferred.replace_weary(self._known, self.authority.epoch)
+            self._known.resignations.clear()
+            for multi in decisions.pack(pieces, self.authority):
+                await self._write(multi)
+
+    async def _balance_if_due(self) -> None:
+        now, balance = self._reactor.seconds(), self._balance()
+        if self.authority is None or not balance.enabled or now < self._next_balance:
+            return
+        settled, most = self._tenure.settled(now), preferred.PER_MINUTE
+        pieces = preferred.rebalance(self._known, settled, balance.percentage, most, self.authority.epoch)
+        self._next_balance = now + (MINUTE if len(pieces) == most else balance.interval_seconds)
+        for multi in decisions.pack(pieces, self.authority):
+            if self.authority is not None:
+                await self._write(multi)
+
     # ---- A20
 
     async def _purge_if_due(self) -> None:
@@ -280,4 +311,3 @@ def _report(reasons: Sequence[str]) -> None:
         log.info("controller: {reason}", reason=reason)
     if len(reasons) > LOGGED_REASONS:
         log.info("controller: and {n} decisions of the same kind", n=len(reasons) - LOGGED_REASONS)
-

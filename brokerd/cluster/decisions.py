@@ -117,7 +117,7 @@ def _partitions(known: ClusterState, topic: KnownTopic, authority: Authority, un
         elif found.state.leader not in away:
             continue
         else:
-            piece = elect(known, topic, index, replicas, found, authority, unclean)
+            piece = elect(known, topic, index, replicas, found, authority.epoch, unclean)
         if piece is not None:
             yield piece
 
@@ -177,7 +177,7 @@ def elect(
     index: int,
     replicas: Sequence[int],
     found: VersionedState,
-    authority: Authority,
+    controller_epoch: int,
     unclean: bool,
 ) -> Piece | None:
     """A new leader, or -1 if there is none to be had. None: the state is as good as it can be.
@@ -192,32 +192,33 @@ def elect(
     trusted = [one for one in candidates if (topic.name, index) not in known.suspects(one)]
     isr = tuple(one for one in state.isr if one in known.brokers)
     if trusted:
-        return _leads(topic, index, found, trusted[0], isr, authority, "")
+        return leads(topic, index, found, trusted[0], isr, controller_epoch, "")
     if candidates and len(replicas) == 1:
         why = "its log lost its end or is gone; what was not flushed may be missing"
-        return _leads(topic, index, found, candidates[0], isr, authority, why)
+        return leads(topic, index, found, candidates[0], isr, controller_epoch, why)
     if fit and unclean and state.leader not in known.brokers:
         why = "unclean election: records that were acknowledged may be lost"
-        return _leads(topic, index, found, fit[0], (fit[0],), authority, why, recovering=True)
+        return leads(topic, index, found, fit[0], (fit[0],), controller_epoch, why, recovering=True)
     if state.leader == NO_LEADER or state.leader in known.brokers:
         return None  # nobody can lead; or the leader is draining and nobody can take over: it leads to its end
     reason = f"broker {state.leader} is gone and no in-sync replica can lead (ISR {list(state.isr)})"
-    return _leads(topic, index, found, NO_LEADER, state.isr, authority, reason)
+    return leads(topic, index, found, NO_LEADER, state.isr, controller_epoch, reason)
 
 
-def _leads(
+def leads(
     topic: KnownTopic,
     index: int,
     found: VersionedState,
     leader: int,
     isr: tuple[int, ...],
-    authority: Authority,
+    controller_epoch: int,
     why: str,
     *,
     recovering: bool = False,
 ) -> Piece:
+    """The partition with this leader and ISR, in a new epoch."""
     before = found.state
-    state = PartitionState(leader, before.leader_epoch + 1, isr, authority.epoch, recovering)
+    state = PartitionState(leader, before.leader_epoch + 1, isr, controller_epoch, recovering)
     write = Set(paths.partition_state(topic.name, index), state.encode(), found.version)
     reason = f"{topic.name}-{index}: leader {before.leader} -> {leader}, epoch {state.leader_epoch}, ISR {list(isr)}"
     versioned = VersionedState(state, found.version + 1)

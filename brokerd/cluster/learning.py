@@ -253,8 +253,13 @@ class Learner:
         if change.kind == "deleted" and change.topic_id is not None:
             self.known.bury(change.topic_id)
             return
+        if change.kind == "resign":
+            for index, one in change.states.items():
+                self.known.resignations[name, index] = one.state.leader_epoch
+        elif change.kind == "assignment":
+            await self._read_assignment(name)
         topic = self.known.topics.get(name)
-        if topic is None or topic.topic_id != change.topic_id or not (change.kind == "states" or self._covers(change)):
+        if topic is None or topic.topic_id != change.topic_id or not self._covers(change):
             await self._read_topic(name)
             topic = self.known.topics.get(name)
         if topic is not None and topic.topic_id == change.topic_id and not self.known.is_dead(topic):
@@ -262,7 +267,9 @@ class Learner:
             self.known.put_states(name, change.states.items())
 
     def _covers(self, change: Change) -> bool:
-        """Whether a topic is known well enough that a change of kind "topic" tells nothing beyond its states."""
+        """Whether a topic is known well enough that the change tells nothing beyond its states."""
+        if change.kind in ("states", "assignment", "resign"):
+            return True
         topic = self.known.topics.get(change.topic or "")
         if topic is None or topic.topic_id != change.topic_id or not change.states:
             return False
@@ -363,6 +370,19 @@ class Learner:
         # What was written while we read is newer than what we read, so only what was known before can be gone.
         gone = set(before) - {index for index, _ in states}
         self.known.drop_states(name, [index for index in gone if topic.states.get(index) is before[index]])
+
+    async def _read_assignment(self, name: str) -> None:
+        """Who has the replicas; nothing else of the topic has changed."""
+        try:
+            data, stat = await self._session.get(paths.topic(name))
+            topic = self.known.topics.get(name)
+            assignment = TopicAssignment.decode(name, data)
+            if topic is not None and topic.topic_id == assignment.topic_id:
+                self.known.set_assignment(assignment, stat.version)
+        except NoNode:
+            self.known.forget_topic(name)
+        except BadNode as problem:
+            self.freeze(name, problem)
 
     async def _states(self, name: str) -> tuple[Sequence[tuple[int, VersionedState]], set[int], bool]:
         """(states, partitions whose node has none, whether their parent exists)"""

@@ -6,7 +6,7 @@ was lost or somebody else was faster, so it must find out by itself whether its 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.logger import Logger
@@ -14,11 +14,11 @@ from twisted.logger import Logger
 from brokerd.cluster.asynchronous import Signal, pause, until
 from kafka_wire import errors
 from zk_schema import paths
-from zk_schema.operations import Check, CoordinationError, Create, MultiTooLarge, NodeError, Operation, Set
+from zk_schema.nodes import BadNode, EntityConfig
+from zk_schema.operations import Check, CoordinationError, Create, MultiTooLarge, NodeError, NoNode, Operation, Set
 
 if TYPE_CHECKING:
     from brokerd.cluster.life import Life
-    from zk_schema.nodes import EntityConfig
     from zk_schema.session import Session
 
 log = Logger()
@@ -28,6 +28,9 @@ PATIENCE_SECONDS = 60.0
 RETRY_SECONDS = 0.2
 
 T = TypeVar("T")
+
+Alteration = Callable[[Mapping[str, str]], dict[str, str]]
+"""The settings wanted, of the settings now; raises KafkaError for what is not possible."""
 
 
 class Again(Exception):
@@ -76,6 +79,26 @@ class Writer:
                 log.info("a change is tried again: {problem}", problem=problem.__cause__ or problem)
                 await pause(self._reactor, RETRY_SECONDS)
                 await self.registered()
+
+    async def altering(self, path: str, change: Alteration) -> tuple[dict[str, str], Operation | None]:
+        """The settings that a change makes of those in a node, and the operation that stores them, if that is needed.
+
+        The operation fails if the node was changed since: so of two changes at the same time none is lost. A node
+        that cannot be read is replaced.
+        """
+        try:
+            data, stat = await self._session.get(path)
+        except NoNode:
+            wanted = change({})
+            return wanted, Create(path, EntityConfig(path, wanted).encode())
+        try:
+            now = dict(EntityConfig.decode(path, data).overrides)
+        except BadNode:
+            now = {}
+        wanted = change(now)
+        if wanted == now:
+            return wanted, None
+        return wanted, Set(path, EntityConfig(path, wanted).encode(), stat.version)
 
     async def replacing(self, config: EntityConfig) -> Operation:
         """The operation that makes the node or replaces what it holds."""

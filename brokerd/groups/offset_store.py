@@ -144,8 +144,7 @@ class OffsetStore:
     async def _write(self, batch: Sequence[_Commit]) -> None:
         """Raises what the multi raised; then nothing is known of the groups any more."""
         try:
-            await self._learn(batch)
-            known = {one.group_id: self._known[one.group_id] for one in batch}
+            known = await self._learn(batch)
             for slots, operations in _multis(batch, known):
                 await self._slots.multi(slots, operations)
         except BaseException:
@@ -153,37 +152,36 @@ class OffsetStore:
                 self.forget(one.group_id)
             raise
 
-    async def _learn(self, batch: Sequence[_Commit]) -> None:
-        """Reads which nodes there are, for topics that are committed for the first time."""
-        asked: dict[tuple[str, str], None] = {}
-        for one in batch:
-            known = self._known.get(one.group_id)
-            for entry in one.entries:
-                if known is None or entry.topic not in known.topics:
-                    asked[one.group_id, entry.topic] = None
-        groups = [group for group in {group for group, _ in asked} if group not in self._known]
-        await together([spawn(self._learn_group(group)) for group in groups])
-        await together([spawn(self._learn_topic(group, topic)) for group, topic in asked])
-        for one in batch:
-            self._known.setdefault(one.group_id, GroupOffsets(one.group_id))
+    async def _learn(self, batch: Sequence[_Commit]) -> dict[str, GroupOffsets]:
+        """What is known of the groups; reads which nodes there are, for topics that are committed for the first time.
+        A group that is forgotten meanwhile is known for this batch and no longer.
+        """
+        known = {one.group_id: self._known[one.group_id] for one in batch if one.group_id in self._known}
+        new = list(dict.fromkeys(one.group_id for one in batch if one.group_id not in known))
+        for found in await together([spawn(self._learn_group(group)) for group in new]):
+            self._known[found.group_id] = known[found.group_id] = found
+        asked = {(one.group_id, entry.topic): None for one in batch for entry in one.entries}
+        await together(
+            [spawn(self._learn_topic(known[group], name)) for group, name in asked if name not in known[group].topics]
+        )
+        return known
 
-    async def _learn_group(self, group_id: str) -> None:
+    async def _learn_group(self, group_id: str) -> GroupOffsets:
         root = paths.group(group_id)
         parents = [root, root + "/offsets", root + "/offset_meta"]
         found = await together([self._session.exists(path) for path in parents])
-        there = {path for path, stat in zip(parents, found, strict=True) if stat is not None}
-        self._known[group_id] = GroupOffsets(group_id, there)
+        return GroupOffsets(group_id, {path for path, stat in zip(parents, found, strict=True) if stat is not None})
 
-    async def _learn_topic(self, group_id: str, topic: str) -> None:
-        path = paths.group_offsets(group_id, topic)
-        meta_path = f"{paths.group(group_id)}/offset_meta/{topic}"
+    async def _learn_topic(self, known: GroupOffsets, topic: str) -> None:
+        path = paths.group_offsets(known.group_id, topic)
+        meta_path = f"{paths.group(known.group_id)}/offset_meta/{topic}"
         asked: list[Deferred[Any]] = [
             self._session.get(path).addErrback(none_if_missing),
             self._session.children(path).addErrback(none_if_missing),
             self._session.children(meta_path).addErrback(none_if_missing),
         ]
         node, offsets, metas = await together(asked)
-        self._known[group_id].topics[topic] = TopicNodes(
+        known.topics[topic] = TopicNodes(
             exists=node is not None,
             topic_id=None if node is None else decode_topic_id(node[0]),
             offsets=dict.fromkeys(_numbers(offsets), None),

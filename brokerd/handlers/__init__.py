@@ -11,6 +11,7 @@ from types import ModuleType
 
 from brokerd.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -21,6 +22,8 @@ from brokerd.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -30,6 +33,7 @@ from brokerd.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -64,9 +68,13 @@ _MODULES: tuple[ModuleType, ...] = (
     describe_log_dirs,
     create_partitions,
     delete_groups,
+    elect_leaders,
     incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
     offset_delete,
     describe_cluster,
+    describe_topic_partitions,
 )
 
 REGISTRY: dict[int, ModuleType] = {int(module.API): module for module in _MODULES}

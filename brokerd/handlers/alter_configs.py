@@ -76,7 +76,9 @@ def _done(result: Callable[[], Answer]) -> Callable[[None], Answer]:
 
 
 def _work(broker: Broker, resource: Any, change: Change) -> Callable[[], Deferred[None]]:
-    """The change of one resource, checked and ready to be made."""
+    """The change of one resource, checked against the settings of now and ready to be made; it is checked again when it
+    is written, should they have changed by then.
+    """
     twice = topic_rules.repeated(config.name for config in resource.configs)
     if twice:
         raise errors.InvalidRequest(f"Settings are given more than once: {', '.join(sorted(map(str, twice)))}.")
@@ -85,8 +87,12 @@ def _work(broker: Broker, resource: Any, change: Change) -> Callable[[], Deferre
         topic = broker.view.topics.get(topic_rules.check_name(name))
         if topic is None:
             raise errors.UnknownTopicOrPartition(f"There is no topic '{name}'.")
-        wanted = topic_rules.check_overrides(change(resource, topic.overrides))
-        return lambda: broker.topics.set_overrides(name, wanted)
+
+        def overrides(now: Mapping[str, str]) -> dict[str, str]:
+            return topic_rules.check_overrides(change(resource, now))
+
+        overrides(topic.overrides)
+        return lambda: broker.topics.alter_overrides(name, overrides)
     if resource.resource_type == BROKER:
         return _broker_work(broker, name, lambda now: change(resource, now))
     raise errors.InvalidRequest(f"Resources of type {resource.resource_type} have no settings here.")
@@ -95,7 +101,6 @@ def _work(broker: Broker, resource: Any, change: Change) -> Callable[[], Deferre
 def _broker_work(
     broker: Broker, name: str, change: Callable[[Mapping[str, str]], Mapping[str, str | None]]
 ) -> Callable[[], Deferred[None]]:
-    """Checked against the settings of now; and again when they are written, should they have changed by then."""
     config = broker.config
     check_broker(broker, name)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from brokerd.broker import Broker
     from brokerd.cluster.cluster_state import ClusterState
     from brokerd.metadata import PartitionInfo
+    from brokerd.metrics import Metrics
     from brokerd.partition import Partition
 
 log = Logger()
@@ -94,6 +95,15 @@ class Replicas:
         self._loops.clear()
         self._homeless.clear()
         self._broker.replica_fetches.drop_all()
+
+    def watch_metrics(self, metrics: Metrics) -> None:
+        """What is counted here."""
+        writer, serving = self.writer, self._broker.replica_fetches
+        metrics.watch("kafka_server_replicamanager_isrshrinks_total", lambda: writer.shrinks)
+        metrics.watch("kafka_server_replicamanager_isrexpands_total", lambda: writer.expands)
+        metrics.watch("kafka_server_replicamanager_failedisrupdates_total", lambda: writer.refused)
+        metrics.watch("kafka_server_brokertopicmetrics_replicationbytesin_total", lambda: self.bytes_in)
+        metrics.watch("kafka_server_brokertopicmetrics_replicationbytesout_total", lambda: serving.bytes_out)
 
     def _hold(self, partition: Partition) -> None:
         self._held[partition] = None

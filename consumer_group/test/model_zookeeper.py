@@ -1,4 +1,4 @@
-"""ZooKeeper as a model in one thread of simulated time: nodes, sessions, watches, multis, and a network that loses things.
+"""ZooKeeper as a model in simulated time: nodes, sessions, watches, multis, and a network that loses things.
 
 `Server` is the truth. `ModelSession` has the methods of zk_schema.session.Session and is worse than it: besides lost
 answers and sessions that end unnoticed, a multi that was under way when the connection broke may be executed in the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -93,7 +94,8 @@ class Server:
         if path not in self.nodes:
             raise NoNode(path)
         prefix = path.rstrip("/") + "/"
-        return sorted(one[len(prefix) :] for one in self.nodes if one.startswith(prefix) and "/" not in one[len(prefix) :])
+        below = [one[len(prefix) :] for one in self.nodes if one.startswith(prefix)]
+        return sorted(name for name in below if name and "/" not in name)
 
     def stat(self, path: str) -> Stat | None:
         """As `exists` has it."""
@@ -256,13 +258,13 @@ class ModelSession:
         new = not self._id
         if new:
             self._id = self._server.open()
-            self._server.on_expiry[self._id] = lambda session=self._id: self._reactor.post(self._expired, session)
+            self._server.on_expiry[self._id] = partial(self._reactor.post, self._expired, self._id)
         self._server.touch(self._id)
         self.connected = True
         self._connection += 1
         self.lease_until = lease_end(self._clock.seconds(), self.negotiated_timeout_ms)
         held, self._held = self._held, []
-        for apply in held:
+        for apply in held if new else ():  # in the same session a server refuses what comes by an old connection
             self._try(apply, self._id)
         self._tell(SessionState.NEW_SESSION if new else SessionState.CONNECTED)
         self._beat(self._connection)
@@ -300,7 +302,7 @@ class ModelSession:
             return problem
 
     def _ask(self, apply: Callable[[int], Any]) -> Deferred[Any]:
-        """A request: in order to the server, in order back, each with a delay; the process may stand still meanwhile."""
+        """A request: in order to the server, in order back, with delays; the process may stand still meanwhile."""
         if not self._id:
             return fail(SessionExpired("none"))
         if not self.connected:
@@ -335,9 +337,9 @@ class ModelSession:
                 if connection == self._connection:
                     watch(event)
 
-            delayed = lambda event: self._clock.callLater(  # noqa: E731
-                self._dice.uniform(0, self.delay), self._reactor.post, fire, event
-            )
+            def delayed(event: WatchEvent) -> None:
+                self._clock.callLater(self._dice.uniform(0, self.delay), self._reactor.post, fire, event)
+
             self._server.watch(kind, path, session, delayed)
 
     # --- as Session has them ---

@@ -98,7 +98,8 @@ class ModelLookup:
         """Earliest is 0."""
         await pause(self._reactor, self._dice.uniform(0, 0.05))
         chosen = [one for one in partitions if self._dice.random() < 0.8]
-        return {one: OffsetAndTimestamp(0 if timestamp == -2 else self._logs.ends[one.partition], 0, 0) for one in chosen}
+        ends = self._logs.ends
+        return {one: OffsetAndTimestamp(0 if timestamp == -2 else ends[one.partition], 0, 0) for one in chosen}
 
 
 class ModelFetcher:
@@ -146,7 +147,9 @@ class Process:
 class Simulation:
     """A world with one group, from one seed."""
 
-    def __init__(self, seed: int, *, partitions: int = 6, strategy: str = "range", hostile: float = 0.3) -> None:
+    def __init__(
+        self, seed: int, *, partitions: int = 6, strategy: str = "range", hostile: float = 0.3, slow: bool = False
+    ) -> None:
         self.dice = random.Random(seed)
         self.clock = Clock()
         self.server = Server(self.clock, TIMEOUT)
@@ -154,6 +157,7 @@ class Simulation:
         self.logs = ModelLogs(self.dice, partitions)
         self.strategy = strategy
         self.hostile = hostile
+        self.slow = slow
         self.processes: list[Process] = []
         self.delivered: list[set[int]] = [set() for _ in range(partitions)]
         self.handed: dict[tuple[int, int], int] = {}
@@ -173,7 +177,7 @@ class Simulation:
         """So much simulated time."""
         end = self.clock.seconds() + seconds
         while self.clock.seconds() < end:
-            calls = self.clock.getDelayedCalls()
+            calls: list[Any] = list(self.clock.getDelayedCalls())
             ahead = min((call.getTime() for call in calls), default=end) - self.clock.seconds()
             self.clock.advance(min(max(ahead, step), end - self.clock.seconds() + step))
 
@@ -189,6 +193,7 @@ class Simulation:
         dice = random.Random(self.dice.getrandbits(64))
         reactor = MemberReactor(self.clock)
         session = ModelSession(self.server, reactor, dice, hostile=self.hostile)
+        session.delay = 0.2 if self.slow else 0.01
         settings = Settings(
             group_id=GROUP,
             auto_offset_reset="earliest",
@@ -300,8 +305,9 @@ class Simulation:
         if flow is not None and id(flow) not in self.first_seen:
             self.first_seen.add(id(flow))
             self._keep.append(flow)
-            if offsets[0] != self.committed[index]:
-                raise Violation(f"G5: {process.name} begins {index} at {offsets[0]}, committed is {self.committed[index]}")
+            committed = self.committed[index]
+            if offsets[0] != committed:
+                raise Violation(f"G5: {process.name} begins {index} at {offsets[0]}, committed is {committed}")
         self.delivered[index].update(offsets)
         key = (session or 0, index)
         self.handed[key] = max(self.handed.get(key, 0), offsets[-1] + 1)

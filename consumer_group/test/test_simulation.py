@@ -6,6 +6,7 @@ BARNABAS_SIMULATED_HISTORIES=5000 runs more.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,12 @@ from consumer_group.test.model_zookeeper import ModelSession
 from consumer_group.test.simulation import Violation, history
 
 HISTORIES = int(os.environ.get("BARNABAS_SIMULATED_HISTORIES", "60"))
-CONTROL_HISTORIES = 150
+CONTROL_HISTORIES = 60
 
 
 @pytest.mark.timeout(60 + HISTORIES * 2)
 def test_any_history_keeps_G1_to_G6() -> None:
-    """Pauses, lost answers, sessions that end, kills, joins and leaves: nothing is lost, nobody reads what another owns."""
+    """Pauses, lost answers, sessions that end, kills, joins, leaves: nothing is lost, nobody reads another's."""
     for seed in range(HISTORIES):
         try:
             history(seed, strategy=("range", "roundrobin", "sticky")[seed % 3])
@@ -28,11 +29,11 @@ def test_any_history_keeps_G1_to_G6() -> None:
             pytest.fail(f"seed {seed}: {problem}")
 
 
-def first_violation() -> str:
-    """What goes wrong first, and the seed."""
+def first_violation(**options: Any) -> str:
+    """What goes wrong first."""
     for seed in range(CONTROL_HISTORIES):
         try:
-            history(seed)
+            history(seed, **options)
         except Violation as problem:
             return str(problem)
     return ""
@@ -42,7 +43,7 @@ def first_violation() -> str:
 def test_control_without_the_check_of_ids_a_zombie_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """B14: the fence is needed."""
     monkeypatch.setattr(Life, "fence", property(lambda self: []))
-    assert first_violation()[:2] in ("G3", "G4")
+    assert first_violation(hostile=1.0, slow=True)[:2] in ("G3", "G4")
 
 
 @pytest.mark.timeout(300)

@@ -55,6 +55,18 @@ BROKERS: tuple[Row, ...] = (
         "The last block of producer ids that was given out.",
         nodes.ProducerIdBlock(1, 0, 999),
     ),
+    (
+        "/config/brokers/<broker>",
+        PERSISTENT,
+        "Settings of a broker, or of all (``<default>``), that were made while they ran.",
+        nodes.EntityConfig(paths.broker_config("1"), {"message.max.bytes": "2000000"}),
+    ),
+    (
+        paths.BROKER_SEQUENCE,
+        PERSISTENT,
+        "Empty: its version is the last number that was given to a broker without an id.",
+        None,
+    ),
     (paths.LEASE, PERSISTENT, "Empty: what brokers read to know that their session lives.", None),
 )
 TOPICS: tuple[Row, ...] = (

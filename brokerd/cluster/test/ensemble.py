@@ -19,8 +19,10 @@ from brokerd.cluster.cluster_state import ClusterState
 from brokerd.cluster.controller import Controller
 from brokerd.cluster.learning import Learner
 from brokerd.cluster.life import Life, Self
+from brokerd.cluster.preferred import Balance
 from brokerd.cluster.test.store import Store
 from brokerd.metadata import ClusterView
+from brokerd.moves import Moves
 from brokerd.topics import Topics
 from kafka_wire.ids import TopicPartition
 from zk_schema.nodes import Endpoint
@@ -309,6 +311,7 @@ class Node:
             unclean=lambda _: False,
             may_delete=True,
             applied=self.publish,
+            balance=lambda: Balance(True, 10, 300.0),
         )
         self.topics = Topics(
             ensemble.clock,
@@ -320,6 +323,7 @@ class Node:
             published=self.publish,
             settled=lambda _: True,
         )
+        self.moves = Moves(session, self.learner, self.topics.writer, published=self.publish)
         self.settings = BrokerSettings(
             session, self.known, self.topics.writer, published=self.publish, settled=lambda: True
         )

@@ -348,11 +348,27 @@ def test_settings_reach_every_broker() -> None:
     world = cluster(0, 1)
     made(world, 0, "logs")
 
-    waiting = world.nodes[0].topics.set_overrides("logs", {"retention.ms": "5"})
+    waiting = world.nodes[0].topics.alter_overrides("logs", lambda now: {**now, "retention.ms": "5"})
     world.run(2)
 
     assert result(waiting) is None
     assert world.nodes[1].view.topics["logs"].overrides == {"retention.ms": "5"}
+
+
+def test_settings_changed_by_two_brokers_at_the_same_time_are_both_kept() -> None:
+    """Each change is worked out from what the other one left."""
+    world = cluster(0, 1)
+    made(world, 0, "logs")
+
+    waiting = [
+        world.nodes[0].topics.alter_overrides("logs", lambda now: {**now, "retention.ms": "5"}),
+        world.nodes[1].topics.alter_overrides("logs", lambda now: {**now, "segment.ms": "5"}),
+    ]
+    world.run(2)
+
+    assert [result(one) for one in waiting] == [None, None]
+    for node in world.nodes.values():
+        assert node.view.topics["logs"].overrides == {"retention.ms": "5", "segment.ms": "5"}
 
 
 def test_producer_ids_of_two_brokers_never_meet() -> None:

@@ -25,8 +25,10 @@ class _Node:
 class ZooKeeperModel:
     """The part of `zk_schema.session.Session` that groups use."""
 
-    def __init__(self) -> None:
-        self.nodes: dict[str, _Node] = {"/": _Node(b""), "/consumers": _Node(b"")}
+    def __init__(self, shared: ZooKeeperModel | None = None) -> None:
+        """`shared`: another session with the same ZooKeeper."""
+        fresh = {"/": _Node(b""), "/consumers": _Node(b"")}
+        self.nodes: dict[str, _Node] = fresh if shared is None else shared.nodes
         self.connected = True
         self.lease = True
         self.now_ms = 1000
@@ -137,11 +139,16 @@ class ZooKeeperModel:
             try:
                 results.append(self._one(operation))
             except ops.NodeError as problem:
-                self.nodes = before
+                self.nodes.clear()
+                self.nodes.update(before)
                 raise type(problem)(operation.path, operation, index) from None
+        self.applied(operations)
         if lose == "after":
             raise ConnectionLost("applied, and the answer lost")
         return results
+
+    def applied(self, operations: list[Operation]) -> None:
+        """Told of every multi that took effect; for tests that watch."""
 
     def _one(self, operation: Operation) -> Any:
         path = operation.path

@@ -86,6 +86,7 @@ class FakeTopics:
         self.calls: list[tuple[Any, ...]] = []
         self.problem: Exception | None = None
         self.waiting: Deferred[Any] | None = None
+        self.overrides: dict[str, str] = {}
 
     def _answer(self, value: Any) -> Deferred[Any]:
         if self.waiting is not None:
@@ -114,9 +115,9 @@ class FakeTopics:
         self.calls.append(("add_partitions", name, total, assignment))
         return self._answer(topic(name, 77, total))
 
-    def set_overrides(self, name: str, overrides: Mapping[str, str]) -> Deferred[None]:
-        """Records the call."""
-        self.calls.append(("set_overrides", name, dict(overrides)))
+    def alter_overrides(self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]]) -> Deferred[None]:
+        """Records what the change makes of `overrides`."""
+        self.calls.append(("alter_overrides", name, change(self.overrides)))
         return self._answer(None)
 
     def next_producer_id(self) -> Deferred[int]:

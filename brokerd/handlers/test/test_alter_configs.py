@@ -29,7 +29,7 @@ def test_overrides_are_replaced_as_a_whole() -> None:
     (one,) = _ask(broker, _of(TOPIC, "logs", ("segment.bytes", "1000")))
 
     assert one.error_code == 0
-    assert broker.fake_topics.calls == [("set_overrides", "logs", {"segment.bytes": "1000"})]
+    assert broker.fake_topics.calls == [("alter_overrides", "logs", {"segment.bytes": "1000"})]
 
 
 def test_refusals_have_kafkas_codes_and_change_nothing() -> None:

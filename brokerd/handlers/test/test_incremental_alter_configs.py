@@ -31,7 +31,8 @@ def _ask(
 def broker() -> FakeBroker:
     """A broker whose topic has one override."""
     made = FakeBroker()
-    made.view = made.view.with_topic(topic("logs", 5, 2, {"retention.ms": "5"}))
+    made.fake_topics.overrides = {"retention.ms": "5"}
+    made.view = made.view.with_topic(topic("logs", 5, 2, made.fake_topics.overrides))
     return made
 
 
@@ -51,7 +52,7 @@ def test_operation_changes_only_its_setting(
     """The other overrides stay."""
     assert _ask(broker, change).error_code == 0
 
-    assert broker.fake_topics.calls == [("set_overrides", "logs", expected)]
+    assert broker.fake_topics.calls == [("alter_overrides", "logs", expected)]
 
 
 @pytest.mark.parametrize(
