@@ -267,7 +267,7 @@ class BrokerConnection(tcp.Server):
             self._pause(_BY_HIGH_WATER)
 
     def _inlined(self, parts: list[Any], size: int) -> list[Any]:
-        """The parts as one; as they are if a file turns out to be shorter (sending them will then end the connection)."""
+        """The parts as one; or as they are if a file is shorter than it should be: sending them ends the connection."""
         whole = b"".join(
             [part if isinstance(part, (bytes, memoryview, bytearray)) else part.read() for part in parts]
         )
