@@ -60,7 +60,8 @@ def move(
     if under_way:
         name, index = under_way[0]
         raise UserError(
-            f"{counted(len(under_way), 'partition')} of the plan already being moved ({name}-{index}); wait for that, or cancel it"
+            f"{counted(len(under_way), 'partition')} of the plan (first {name}-{index}) already on the move: "
+            "wait for the end, or cancel"
         )
     if as_json:
         print_json(as_kafka(wanted))

@@ -43,50 +43,74 @@ def records_of(partition: TopicPartition, header: BatchHeader, data: bytes) -> l
         for _ in range(header.record_count):
             first = data[pos]
             if first < 0x80:
-                end = pos + 1 + (first >> 1)
-                pos += 2
-            else:
-                size, pos = read_varint(data, pos)
-                end = pos + size
                 pos += 1
-            if end <= pos:
-                raise CorruptMessage("a record without a length")
+                end = pos + (first >> 1)
+            else:
+                second = data[pos + 1]
+                if second < 0x80:
+                    pos += 2
+                    end = pos + ((first & 0x7F | second << 7) >> 1)
+                else:
+                    size, pos = read_varint(data, pos)
+                    end = pos + size
+            pos += 1
             first = data[pos]
             if first < 0x80:
+                pos += 1
                 time_delta = (first >> 1) ^ -(first & 1)
-                pos += 1
             else:
-                time_delta, pos = read_varint(data, pos)
+                second = data[pos + 1]
+                if second < 0x80:
+                    pos += 2
+                    time_delta = ((first & 0x7F | second << 7) >> 1) ^ -(first & 1)
+                else:
+                    time_delta, pos = read_varint(data, pos)
             first = data[pos]
             if first < 0x80:
+                pos += 1
                 offset_delta = (first >> 1) ^ -(first & 1)
-                pos += 1
             else:
-                offset_delta, pos = read_varint(data, pos)
+                second = data[pos + 1]
+                if second < 0x80:
+                    pos += 2
+                    offset_delta = ((first & 0x7F | second << 7) >> 1) ^ -(first & 1)
+                else:
+                    offset_delta, pos = read_varint(data, pos)
             first = data[pos]
             if first == 1:
+                pos += 1
                 key = None
-                pos += 1
-            else:
-                size, pos = read_varint(data, pos)
-                if size < 0:
-                    raise CorruptMessage(f"a key of {size} bytes")
-                key = data[pos : pos + size]
-                pos += size
-            first = data[pos]
-            if first == 1:
-                value = None
-                pos += 1
             else:
                 if first < 0x80:
-                    size = (first >> 1) ^ -(first & 1)
                     pos += 1
+                    size = (first >> 1) ^ -(first & 1)
                 else:
                     size, pos = read_varint(data, pos)
                 if size < 0:
+                    raise CorruptMessage(f"a key of {size} bytes")
+                stop = pos + size
+                key = data[pos:stop]
+                pos = stop
+            first = data[pos]
+            if first == 1:
+                pos += 1
+                value = None
+            else:
+                if first < 0x80:
+                    pos += 1
+                    size = (first >> 1) ^ -(first & 1)
+                else:
+                    second = data[pos + 1]
+                    if second < 0x80:
+                        pos += 2
+                        size = ((first & 0x7F | second << 7) >> 1) ^ -(first & 1)
+                    else:
+                        size, pos = read_varint(data, pos)
+                if size < 0:
                     raise CorruptMessage(f"a value of {size} bytes")
-                value = data[pos : pos + size]
-                pos += size
+                stop = pos + size
+                value = data[pos:stop]
+                pos = stop
             if data[pos] == 0:
                 headers = _NO_HEADERS
                 pos += 1

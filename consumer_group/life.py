@@ -86,6 +86,7 @@ class ConsumerLife:
         """See Consumer.metrics."""
         flows = self.deliveries.flows()
         found: dict[str, Any] = {
+            "connected": self._session.connected,
             "assigned_partitions": len(flows),
             "buffered_bytes": sum(flow.buffered for flow in flows),
             "fetch_requests": self._fetcher.requests,

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from barnabas import admin, moving
+from barnabas.cli import cli
 from barnabas.embedded_zookeeper import EmbeddedZooKeeper, free_port
 from integration.replicated import Cluster, Writer, batches, check, read_all, wait_for
 from integration.tools import run_java
@@ -128,6 +130,39 @@ def test_kafka_leader_election_and_kafka_topics(cluster: Cluster) -> None:
     assert "led-" not in run_java(TOPICS, *where, "--describe", "--unavailable-partitions")
 
 
+def barnabas(cluster: Cluster, *words: str, code: int = 0) -> str:
+    """What a command prints."""
+    environment = {"BARNABAS_BOOTSTRAP_SERVER": cluster.bootstrap}
+    done = CliRunner().invoke(cli, list(words), env=environment)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_barnabas_reassigns_drains_and_elects(cluster: Cluster) -> None:
+    """The commands: a plan that is only shown, one that is carried out, a drained broker, leaders back in place."""
+    with admin.connected(cluster.bootstrap) as client:
+        for name in client.metadata(refresh=True).topics:
+            admin.delete_topic(client, name)
+    create(cluster, "plan", (0, 1), (0, 1), (0, 1))
+    shown = json.loads(barnabas(cluster, "topics", "reassign", "--brokers", "0,1,2", "--dry-run", "--json"))
+    assert len({one for partition in shown["partitions"] for one in partition["replicas"]}) == 3
+    assert assigned(cluster, "plan") == [[0, 1]] * 3
+
+    assert "3 partitions moved" in barnabas(cluster, "topics", "reassign", "--brokers", "0,1,2", "--topics", "plan")
+    assert sorted(one for replicas in assigned(cluster, "plan") for one in replicas) == [0, 0, 1, 1, 2, 2]
+    barnabas(cluster, "brokers", "elect-leaders", "--topics", "plan")
+    assert sorted(one["leader"] for one in cluster.states("plan")) == [0, 1, 2]
+
+    assert "2 partitions moved" in barnabas(cluster, "brokers", "drain", "2")
+    listed = json.loads(barnabas(cluster, "brokers", "list", "--json"))
+    assert [one["replicas"] for one in listed] == [3, 3, 0]
+    assert json.loads(barnabas(cluster, "brokers", "describe", "0", "--json"))["replicas"] == 3
+    assert "there is no broker 7" in barnabas(cluster, "brokers", "describe", "7", code=1)
+    assert "nothing has to move" in barnabas(cluster, "brokers", "drain", "2")
+    assert "nothing is being moved" in barnabas(cluster, "topics", "reassign", "--cancel")
+    assert json.loads(barnabas(cluster, "status", "--json"))["reassigning"] == []
+
+
 def test_reassignment_is_listed_and_cancelled(cluster: Cluster) -> None:
     """With its new replica stopped it stays under way until it is taken back."""
     controller = cluster.brokers.index(cluster.controller())
@@ -139,8 +174,44 @@ def test_reassignment_is_listed_and_cancelled(cluster: Cluster) -> None:
             moving.reassign(client, {("held", 0): (victim, other)})
             expected = moving.Move((victim, other, controller), (victim,), (controller,))
             assert moving.ongoing(client) == {("held", 0): expected}
+            assert json.loads(barnabas(cluster, "status", "--timeout", "1", "--json"))["reassigning"]
             moving.reassign(client, {("held", 0): None})
             assert moving.ongoing(client) == {}
         moved(cluster, "held", (other, controller))
     finally:
         os.kill(cluster.brokers[victim].pid, signal.SIGCONT)
+
+
+def test_controller_that_dies_midway_is_succeeded(cluster: Cluster) -> None:
+    """Killed right after a move under traffic began, and back later: the move ends, nothing is lost."""
+    controller = cluster.brokers.index(cluster.controller())
+    first, second = (one for one in range(3) if one != controller)
+    create(cluster, "orphan", (first, controller), (second, controller), **{"min.insync.replicas": "1"})
+    writer = Writer(cluster.bootstrap, "orphan", 2, pause=0.002).start()
+    time.sleep(1)
+    with admin.connected(cluster.brokers[first].bootstrap) as client:
+        moving.reassign(client, {("orphan", 0): (second, first), ("orphan", 1): (first, second)})
+    cluster.brokers[controller].kill()
+    moved(cluster, "orphan", (second, first), (first, second))
+    cluster.brokers[controller].start()
+    time.sleep(1)
+    writer.finish()
+    check(writer, read_all(cluster.bootstrap, "orphan", 2))
+    assert not cluster.tracebacks()
+
+
+def test_left_replicas_are_deleted_after_a_minute(cluster: Cluster) -> None:
+    """And not before: a move that is taken back finds them again."""
+    create(cluster, "left", (0, 1))
+    with admin.connected(cluster.bootstrap) as client:
+        moving.reassign(client, {("left", 0): (2, 1)})
+    moved(cluster, "left", (2, 1))
+    began = time.monotonic()
+    directory = cluster.brokers[0].partition_dir("left", 0)
+    assert directory.is_dir()
+
+    wait_for(lambda: not directory.exists(), "the replica to be deleted", 100)
+
+    assert time.monotonic() - began > 55
+    assert cluster.brokers[1].partition_dir("left", 0).is_dir()
+    assert not cluster.tracebacks()

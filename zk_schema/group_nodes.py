@@ -1,9 +1,9 @@
 """The znodes of a consumer group, one frozen value each. Pure.
 
 A group of the JoinGroup protocol has its truth in `group` (K3); `ids` and `owners` are copies of it in the form of
-Kafka 0.8, for tools (K5). `plan` belongs to the groups of our own consumer; all that is read here is its `kind`, so that the
-two kinds never mix (B5). Offsets are alike in both kinds: the next offset to read as decimal text, and beside it, only
-where there is more to say, what else OffsetCommit carries.
+Kafka 0.8, for tools (K5). `plan` belongs to the groups of our own consumer; all that is read here is its `kind`, so
+that the two kinds never mix (B5). Offsets are alike in both kinds: the next offset to read as decimal text, and beside
+it, only where there is more to say, what else OffsetCommit carries.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ def describe(data_dir: Path) -> dict[str, str]:
         "Python": platform.python_version(),
         "Java": java_version(),
         "client": f"librdkafka {libversion()[0]}",
+        "load before": f"{os.getloadavg()[0]:.1f} processes on average over a minute",
     }
 
 

@@ -5,13 +5,13 @@ import select
 import sys
 import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import attrs
 import click
 
 from barnabas import admin, options
-from barnabas.message_format import DEFAULT, Formatter, compile_format, json_line
+from barnabas.message_format import DEFAULT, Formatter, Message, compile_format, json_line
 from barnabas.output import note
 from barnabas.reaching import reached
 from barnabas.reading import Reader
@@ -50,8 +50,19 @@ class Output:
             raise BrokenPipeError(errno.EPIPE, "nobody reads the output")
 
 
+class Readable(Protocol):
+    """Where messages come from."""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether everything that there was is read."""
+
+    def poll(self, timeout: float, /) -> list[Message]:
+        """What came within so many seconds."""
+
+
 def print_messages(
-    reader: Reader, formatted: Formatter, stop: Stop, output: Output, clock: Callable[[], float] = time.monotonic
+    reader: Readable, formatted: Formatter, stop: Stop, output: Output, clock: Callable[[], float] = time.monotonic
 ) -> int:
     """Write messages until it is time to stop; how many there were."""
     count, last_new = 0, clock()
@@ -100,6 +111,20 @@ def _format(context: click.Context, parameter: click.Parameter, value: str) -> F
     help="beginning, end (the default), N, -N (so many before the end), s@MILLISECONDS, or a time like "
     "2026-11-18T12:00 (local unless it says otherwise).",
 )
+@click.option(
+    "-G",
+    "--group",
+    metavar="GROUP",
+    help="Share the messages with the other members of this group, and go on where it stopped.",
+)
+@options.zookeeper
+@click.option(
+    "--strategy",
+    type=click.Choice(["range", "roundrobin", "sticky"]),
+    default="range",
+    show_default=True,
+    help="How the group shares partitions.",
+)
 @click.option("-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this one.")
 @click.option("-n", "-c", "--max-messages", type=click.IntRange(min=0), metavar="N", help="End after N messages.")
 @click.option(
@@ -126,6 +151,9 @@ def command(
     bootstrap_server: str,
     from_beginning: bool,
     start: Start | None,
+    group: str | None,
+    zookeeper: str,
+    strategy: str,
     partitions: tuple[int, ...],
     max_messages: int | None,
     timeout: float | None,
@@ -142,20 +170,65 @@ def command(
     barnabas consume logs --from-beginning
     barnabas consume logs -o -10 -e                      the last ten of each partition
     barnabas consume logs -o 2026-11-18T12:00 -f '%T %k %s\\n'
+    barnabas consume logs --group reports                as many of these as you like
     """
     if from_beginning and start is not None:
         raise click.UsageError("--from-beginning and --offset exclude each other")
+    tell = (lambda _: None) if quiet else note
+    shown, stop = json_line if as_json else formatted, Stop(max_messages, timeout, exit_at_end)
+    if group is not None:
+        if start is not None or partitions:
+            raise click.UsageError("a group has its own offsets and partitions: no --offset and no --partition with it")
+        consume_in_group(
+            group, zookeeper, topics, shown, stop, from_beginning=from_beginning, strategy=strategy, tell=tell
+        )
+        return
     if start is None:
         start = Start(Kind.BEGINNING if from_beginning else Kind.END)
-    tell = (lambda _: None) if quiet else note
     with admin.connected(bootstrap_server) as cluster:
         with reached():
             reader = Reader(cluster, topics, start, partitions=partitions, tell=tell)
         try:
-            shown, stop = json_line if as_json else formatted, Stop(max_messages, timeout, exit_at_end)
             count = print_messages(reader, shown, stop, Output(sys.stdout.buffer))
         except KeyboardInterrupt:
             return
         finally:
             reader.close()
-        tell(f"{count:,} message{'' if count == 1 else 's'}")
+        tell(_counted(count))
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def consume_in_group(
+    group: str,
+    zookeeper: str,
+    topics: tuple[str, ...],
+    formatted: Formatter,
+    stop: Stop,
+    *,
+    from_beginning: bool,
+    strategy: str,
+    tell: Callable[[str], object],
+) -> None:
+    """Print messages as a member of a group; what was printed is committed at the end."""
+    from barnabas.group_reading import GroupReader
+
+    reader = GroupReader(
+        zookeeper,
+        group,
+        topics,
+        from_beginning=from_beginning,
+        strategy=strategy,
+        max_messages=stop.max_messages,
+    )
+    printed = False
+    try:
+        count = print_messages(reader, formatted, stop, Output(sys.stdout.buffer))
+        printed = True
+        tell(_counted(count))
+    except KeyboardInterrupt:
+        pass  # what was printed before the poll that it interrupted is proven by that poll
+    finally:
+        reader.close(printed=printed)

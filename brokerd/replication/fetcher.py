@@ -7,6 +7,8 @@ Rules of this file:
   of us is never more than what is true.
 - One partition's trouble is its own: it rests for a while, the others go on. A lost connection or session begins anew.
 - News do not wait for the end of a long poll: the next request is sent at once, and ends the wait of the one before.
+- A request that may wait is sent only when nothing is unanswered: it tells the leader that its last answer has arrived,
+  and so that this broker followed it then (A16 b). Early ones, and those that open a session, are answered at once.
 """
 
 from __future__ import annotations
@@ -230,7 +232,7 @@ class Fetcher:
         self._to_forget = {}
         return FetchRequest(
             replica_state=ReplicaState(config.broker_id, self._replica_epoch()),
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=config.replica_fetch_wait_max_ms if self._session_epoch and not self._sent else 0,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,

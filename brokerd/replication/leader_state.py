@@ -26,8 +26,8 @@ NEVER = float("-inf")
 class Heard:
     """One fetch loop of a follower: its requests speak for every partition of its session.
 
-    `proven_at` is when the answer before the last request was sent: the request cannot be older, while `at`, when it
-    was read, may be long after it was sent if this process slept meanwhile (A15).
+    `proven_at` is when the answer was sent that the last request follows upon: the request cannot be older, while `at`,
+    when it was read, may be long after it was sent if this process slept meanwhile (A15).
     """
 
     __slots__ = ("at", "proven_at")

@@ -155,7 +155,8 @@ class ReplicaSession:
         self._answer([])
         body: FetchRequest = request.body
         self.heard.at = self._broker.surroundings.now()
-        self.heard.proven_at = self._answered_at
+        if body.max_wait_ms > 0:  # else it was sent before our last answer arrived, and proves nothing
+            self.heard.proven_at = self._answered_at
         for topic in body.topics:
             for asked in topic.partitions:
                 key = topic.topic_id, asked.partition

@@ -2,8 +2,8 @@
 
 Receiving: complete frames are handed over inside the received chunk, without a copy. An incomplete one goes into a
 buffer of its own that grows with what really arrived, so neither a peer that sends single bytes nor one that announces
-100 MB and sends nothing costs more than it sent (twice that, at worst). However much a peer sends, its requests are
-served for TURN_SECONDS at a time: then all others have their turn.
+100 MB and sends nothing costs more than it sent (four times that, at worst). However much a peer sends, its requests
+are served for TURN_SECONDS at a time: then all others have their turn.
 Sending: answers are queued during the turn and leave at its end, one `send` per connection; file ranges go by
 `sendfile`, unless they are small enough for one `send` with the rest. A turn sends at most WRITE_QUANTUM for one
 connection. While more than HIGH_WATER is queued, or the protocol asks for it, no further request is read.
@@ -169,26 +169,34 @@ class BrokerConnection(tcp.Server):
         return None
 
     def _fill(self, frame: bytearray) -> Ended:
-        if self._filled == len(frame):
-            room = min(self._frame_size - len(frame), len(frame))
-            if not self._limits.reserve(room):
-                return self._too_much()
-            self._reserved_in += room
-            frame += bytes(room)
-        try:
-            with memoryview(frame) as view:
-                count = self.socket.recv_into(view[self._filled : self._filled + READ_QUANTUM])
-        except BlockingIOError:
-            return None
-        except OSError:
-            return main.CONNECTION_LOST
-        if not count:
-            return main.CONNECTION_DONE
-        self._metrics.bytes_received += count
-        self._filled += count
-        if self._filled == self._frame_size:
-            self._drop_frame()
-            self.protocol.frameReceived(frame, 0, len(frame))
+        """Receives into the frame until the socket is empty, the frame complete, or a quantum taken."""
+        taken = 0
+        while taken < READ_QUANTUM:
+            if self._filled == len(frame):
+                room = min(self._frame_size - len(frame), 3 * len(frame))
+                if not self._limits.reserve(room):
+                    return self._too_much()
+                self._reserved_in += room
+                frame += bytes(room)
+            wanted = min(len(frame) - self._filled, READ_QUANTUM)
+            try:
+                with memoryview(frame) as view:
+                    count = self.socket.recv_into(view[self._filled : self._filled + wanted])
+            except BlockingIOError:
+                return None
+            except OSError:
+                return main.CONNECTION_LOST
+            if not count:
+                return main.CONNECTION_DONE
+            self._metrics.bytes_received += count
+            self._filled += count
+            taken += count
+            if self._filled == self._frame_size:
+                self._drop_frame()
+                self.protocol.frameReceived(frame, 0, len(frame))
+                return None
+            if count < wanted:
+                return None
         return None
 
     def _drop_frame(self) -> None:

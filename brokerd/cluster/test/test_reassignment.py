@@ -388,7 +388,7 @@ def test_every_reassignment_ends_at_its_target_and_no_isr_is_ever_empty(steps: l
         elif what == "ask":
             history.ask(value)  # type: ignore[arg-type]
         elif what == "kill":
-            history.alive.discard(value)  # type: ignore[arg-type]
+            history.alive.discard(value)
             history.learn()
         else:
             history.alive.add(value)  # type: ignore[arg-type]

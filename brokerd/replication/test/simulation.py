@@ -124,6 +124,7 @@ class Fetch:
     follower: int
     leader: int
     life: int
+    connection: int
     question: Question
     replica_epoch: int
     answer: PartitionData | None = None
@@ -173,8 +174,10 @@ class Node:
         self.partition = self._partition()
         self.following: tuple[int, int] | None = None
         self.fetching = False
+        self.connection = 0
         self.heard: dict[int, Heard] = {}
-        self.answered_at: dict[int, float] = {}
+        self.answered_at: dict[tuple[int, int], float] = {}
+        """When the last answer on a follower's connection was sent."""
 
     def _partition(self) -> Partition:
         world = self.world
@@ -252,6 +255,7 @@ class Node:
         self.registered = False
         self.authority = None
         self.following, self.fetching = None, False
+        self.connection += 1
         self.heard, self.answered_at = {}, {}
         if self.partition.is_leader:
             self.partition.resign()
@@ -329,7 +333,7 @@ class Node:
         if self.world.config.durability == "flushed" and self.world.rules.v4 and log.flushed < log.log_end:
             return None
         self.fetching = True
-        return Fetch(self.number, self.following[0], self.life, partition.question(), self.epoch)
+        return Fetch(self.number, self.following[0], self.life, self.connection, partition.question(), self.epoch)
 
     def take(self, fetch: Fetch) -> None:
         """The answer has come."""
@@ -363,7 +367,7 @@ class Node:
         partition, question, follower = self.partition, fetch.question, fetch.follower
         known = self.around.registered.get(follower, -1)
         heard = self.heard.setdefault(follower, Heard())
-        heard.at, heard.proven_at = self.world.now, self.answered_at.get(follower, NEVER)
+        heard.at, heard.proven_at = self.world.now, self.answered_at.get((follower, fetch.connection), NEVER)
         try:
             if fetch.replica_epoch != known:
                 raise errors.StaleBrokerEpoch() if fetch.replica_epoch < known else errors.UnknownLeaderEpoch()
@@ -373,7 +377,7 @@ class Node:
             out = problem.code == errors.OFFSET_OUT_OF_RANGE
             fetch.answer = PartitionData(0, problem.code, -1, self.log.log_end if out else -1, 0 if out else -1)
             return
-        self.answered_at[follower] = self.world.now
+        self.answered_at[follower, fetch.connection] = self.world.now
         mark = partition.high_watermark
         if diverging is not None:
             fetch.answer = PartitionData(0, 0, mark, mark, 0, diverging)
