@@ -251,7 +251,9 @@ class Roles:
 
     def _open(self, tp: TopicPartition, topic: TopicInfo, info: PartitionInfo, config: TopicConfig) -> Partition | None:
         """The partition with its log; made if there is none. None: it is offline or refused, and reported."""
-        if not self._registered() or info.version < 0 or self._is_offline(tp):
+        if not self._registered() or info.version < 0:
+            return None
+        if self._is_offline(tp) and not self._replaced(tp, info):
             return None
         found = self._log(tp, topic, config)
         if found is None:
@@ -323,6 +325,21 @@ class Roles:
             log.info("the damaged log of {tp} goes: its topic was deleted", tp=tp)
             logs.delete(tp)
         return tp in logs.offline
+
+    def _replaced(self, tp: TopicPartition, info: PartitionInfo) -> bool:
+        """Sets a damaged log aside where another broker leads and nobody counts on ours: it is copied anew."""
+        if info.leader in (-1, self._me) or self._me in info.isr:
+            return False
+        why, away = self._broker.logs.offline[tp], self._broker.logs.set_aside(tp)
+        if away is not None:
+            log.warn(
+                "{tp} is copied anew from broker {leader}; its damaged log ({why}) was set aside as {away}",
+                tp=tp,
+                leader=info.leader,
+                why=why,
+                away=away,
+            )
+        return away is not None
 
     def _report_strays(self) -> None:
         """A29: a log of a topic that is neither known nor dead is kept and not served."""

@@ -29,6 +29,7 @@ from kafka_wire.errors import InconsistentTopicId, KafkaError, KafkaStorageError
 from kafka_wire.ids import TopicPartition
 
 DELETED_DIR = "-delete"
+DAMAGED_DIR = "-damaged"
 REPORT_EVERY_S = 2.0
 
 
@@ -236,6 +237,26 @@ class LogManager:
             if tp in self.offline and log_dir.online and directory.is_dir():
                 with contextlib.suppress(OSError, checkpoint.BadCheckpoint):
                     return checkpoint.read_topic_id(directory)
+        return None
+
+    def set_aside(self, tp: TopicPartition) -> Path | None:
+        """Renames the damaged log of an offline partition, so that it can be copied anew from another broker; the new
+        name, for a person who wants to look at it. None: its directory is offline, or there is nothing."""
+        for log_dir in self.dirs:
+            directory = log_dir.path / f"{tp.topic}-{tp.partition}"
+            if tp not in self.offline or tp in self.logs or not log_dir.online or not directory.is_dir():
+                continue
+            away = log_dir.path / f"{tp.topic[:200]}-{tp.partition}.{uuid.uuid4().hex}{DAMAGED_DIR}"
+            try:
+                os.rename(directory, away)
+                sync_directory(log_dir.path)
+                log_dir.forget(tp)
+            except OSError as problem:
+                self.dir_failed(log_dir, problem)
+                return None
+            del self.offline[tp]
+            self.suspects.pop(tp, None)
+            return away
         return None
 
     def delete(self, tp: TopicPartition) -> None:

@@ -684,9 +684,10 @@ class World:
             if node.paused or self.chance.random() < 0.3:
                 continue
             self.answers.remove(fetch)
-            if node.up and node.life == fetch.life and self.chance.random() < 0.95:
+            mine = node.up and (node.life, node.connection) == (fetch.life, fetch.connection)
+            if mine and self.chance.random() < 0.95:
                 node.take(fetch)
-            elif node.life == fetch.life:
+            elif mine:
                 node.fetching = False
 
     def _produce(self) -> None:
