@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = Logger()
 
+LOGGED_REASONS = 20
+
 Results = dict[int, KafkaError | None]
 Place = tuple[str, int]
 """A topic's name and a partition's index."""
@@ -146,8 +148,10 @@ class Moves:
         except CoordinationError:
             await self._reread(multi)  # applied or not: what is there now says so
             raise
-        for reason in multi.reasons:
+        for reason in multi.reasons[:LOGGED_REASONS]:
             log.info("asked for by a client: {reason}", reason=reason)
+        if len(multi.reasons) > LOGGED_REASONS:
+            log.info("and {n} more that a client asked for", n=len(multi.reasons) - LOGGED_REASONS)
         for change in multi.changes:
             with contextlib.suppress(CoordinationError):
                 await self._learner.apply(change)

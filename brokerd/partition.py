@@ -72,8 +72,10 @@ class Partition:
     ) -> None:
         """Starts to lead at an epoch; the epoch and where it starts are stored before the first append (A11, R21).
 
-        The high watermark is our own until every member of the ISR has fetched (A21, V6).
+        The high watermark is our own until every member of the ISR has fetched (A21, V6). A leader that leads on keeps
+        those who wait for it: their records are in the log that the new epoch goes on with.
         """
+        leads_on = self.is_leader
         if leader_epoch > self.log.latest_epoch:  # else it was stored before, together with those of other partitions
             self.log.start_epoch(leader_epoch)
         self.leader_epoch = leader_epoch
@@ -84,6 +86,8 @@ class Partition:
         self.is_leader = True
         self.high_watermark = min(max(high_watermark, self.log.log_start), self._acked_end())
         self._in_sync(replicas, isr)
+        if leads_on:
+            self._tell_log()  # replicas that wait here asked in the former epoch
 
     def follow(self, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
         """Is a follower from here on, of whoever leads at this epoch (A21)."""
@@ -107,11 +111,13 @@ class Partition:
         leading = self.leading
         if leading is None:
             return
-        if replicas != self.replicas:
+        moved = replicas != self.replicas
+        if moved:
             leading.reassign(replicas, self._world.now())
-        elif not leading.settle(isr, version):
-            return
-        self._in_sync(replicas, leading.committed)
+        if leading.settle(isr, version) or moved:
+            self._in_sync(replicas, leading.committed)
+            if leading.sent is None and leading.followers:
+                self._world.propose(self)
 
     def isr_settled(self) -> None:
         """The change on its way is done, or surely never will be."""

@@ -7,6 +7,7 @@ no set is iterated unsorted, nothing depends on who asks. Consumers are *threads
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kafka_wire.ids import TopicPartition
@@ -97,21 +98,32 @@ def assign_sticky(subscriptions: Subscriptions, sizes: Sizes, previous: Mapping[
     """
     shares: dict[str, set[TopicPartition]] = {consumer: set() for consumer in subscriptions}
     readers = {topic: _readers(subscriptions, topic) for topic in sizes}
+    eligible = {topic: frozenset(names) for topic, names in readers.items()}
     free: list[TopicPartition] = []
     for partition in _partitions(sizes):
         if not readers[partition.topic]:
             continue
-        consumer = previous.get(partition)
-        if consumer is not None and consumer in readers[partition.topic]:
-            shares[consumer].add(partition)
+        had = previous.get(partition)
+        if had is not None and had in eligible[partition.topic]:
+            shares[had].add(partition)
         else:
             free.append(partition)
 
     def load(consumer: str) -> tuple[int, str]:
         return len(shares[consumer]), consumer
 
+    # A heap of (load, consumer) for each group of consumers that read the same topics; entries may be out of date.
+    heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
     for partition in sorted(free, key=lambda one: (len(readers[one.topic]), one)):
-        shares[min(readers[partition.topic], key=load)].add(partition)
+        group = tuple(readers[partition.topic])
+        heap = heaps.get(group)
+        if heap is None:
+            heap = heaps[group] = sorted(map(load, group))
+        while heap[0] != load(heap[0][1]):
+            heapq.heapreplace(heap, load(heap[0][1]))
+        consumer = heap[0][1]
+        shares[consumer].add(partition)
+        heapq.heapreplace(heap, load(consumer))
     while _move_one(shares, readers, load):
         pass
     return _sorted(shares)
@@ -123,6 +135,9 @@ def _move_one(
     load: Callable[[str], tuple[int, str]],
 ) -> bool:
     """One partition from the fullest consumer that can give one to somebody with two less; False if none can."""
+    sizes = [len(share) for share in shares.values()]
+    if not sizes or max(sizes) - min(sizes) <= 1:
+        return False
     for giver in sorted(shares, key=load, reverse=True):
         topics = sorted({partition.topic for partition in shares[giver]})
         if not topics:

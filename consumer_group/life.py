@@ -25,7 +25,7 @@ from consumer_group.planning import matching_topics
 from consumer_group.reactor_thread import ReactorThread
 from consumer_group.settings import EARLIEST, Settings
 from consumer_group.types import OffsetAndMetadata, OffsetAndTimestamp
-from kafka_wire.errors import KafkaError, UnknownTopicOrPartition
+from kafka_wire.errors import BROKER_NOT_AVAILABLE, KafkaError, UnknownTopicOrPartition
 from kafka_wire.exchange import back_off
 from kafka_wire.ids import TopicPartition
 from zk_schema import paths
@@ -131,6 +131,7 @@ class ConsumerLife:
             spawn(self._begin(flows)).addErrback(lambda failure: log.failure("assign failed", failure))
 
     async def _assign_topics(self, registration: Registration) -> None:
+        await self._connection()
         while True:
             try:
                 pattern = registration.pattern
@@ -139,7 +140,7 @@ class ConsumerLife:
                 self.assign([partition for name in names for partition in view.partitions(name)])
                 return
             except (KafkaError, CoordinationError) as problem:
-                if isinstance(problem, KafkaError) and not problem.retriable:
+                if isinstance(problem, KafkaError) and not problem.retriable and problem.code != BROKER_NOT_AVAILABLE:
                     raise
                 await pause(self._reactor, LONGEST_BACK_OFF / 4)
 
@@ -205,7 +206,7 @@ class ConsumerLife:
                 found.update(await self._brokers.offsets_at(left))
             except KafkaError as error:
                 problem = error
-                if not error.retriable:
+                if not error.retriable and error.code != BROKER_NOT_AVAILABLE:
                     raise
             failures += 1
             if time.monotonic() > deadline:

@@ -106,6 +106,10 @@ class Ownership:
             blocked |= others
         return Outcome(frozenset(claimed), frozenset(blocked), frozenset())
 
+    def unwatched(self, partitions: Partitions) -> Partitions:
+        """Those whose watch has fired already."""
+        return partitions - self._watched
+
     async def release(
         self,
         life: Life,
@@ -199,8 +203,9 @@ class Ownership:
         """(mine, others') of those that have an owner. Others' nodes are watched from here on."""
         mine: set[TopicPartition] = set()
         blocked: set[TopicPartition] = set()
-        for partition in await self._existing(partitions):
-            stat = await self._zookeeper.exists(self._path(partition), self._watch(partition))
+        present = await self._existing(partitions)
+        asked = [self._zookeeper.exists(self._path(partition), self._watch(partition)) for partition in present]
+        for partition, stat in zip(present, await together(asked), strict=True):
             if stat is None:
                 continue
             if stat.ephemeral_owner == life.session_id:

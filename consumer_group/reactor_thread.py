@@ -1,4 +1,4 @@
-"""The clients' reactor: one for each process, in a thread of its own, never installed (docs/adr/0016).
+"""The clients' reactor: one for each process, in a thread of its own, never installed (docs/adr/0020).
 
 Applications block on futures; everything else happens on the reactor's thread. It is a daemon thread, as are the
 threads of its pool, so a process that forgets to close its consumer ends all the same.

@@ -381,6 +381,9 @@ class Rebalancer:
             self.post(m.ClaimStale(outcome.stale))
         if outcome.blocked and life is self.session.life:
             self.post(m.Blocked(outcome.blocked))
+            gone = self.ownership.unwatched(outcome.blocked)
+            if gone:  # released while we were still looking at the others
+                self.post(m.OwnerGone(gone))
             self._timer("relook", RELOOK_SECONDS * self.dice.uniform(0.8, 1.2), self._look_again)
 
     def _look_again(self) -> None:

@@ -90,7 +90,7 @@ class Cluster:
 
     def json(self, path: str) -> dict[str, Any]:
         """The data of a node."""
-        found: dict[str, Any] = json.loads(self.client.get(path)[0])
+        found: dict[str, Any] = json.loads(self.client.retry(self.client.get, path)[0])
         return found
 
     def state(self, topic: str, index: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Cluster:
 
     def states(self, topic: str) -> list[dict[str, Any]]:
         """The states of all partitions of a topic."""
-        count = len(self.client.get_children(f"/brokers/topics/{topic}/partitions"))
+        count = len(self.client.retry(self.client.get_children, f"/brokers/topics/{topic}/partitions"))
         return [self.state(topic, index) for index in range(count)]
 
     def leader(self, topic: str, index: int = 0) -> Broker:
@@ -109,7 +109,7 @@ class Cluster:
 
     def controller(self) -> Broker:
         """Who is controller; waits until somebody is."""
-        wait_for(lambda: self.client.exists("/controller"), "a controller")
+        wait_for(lambda: self.client.retry(self.client.exists, "/controller"), "a controller")
         return self.brokers[int(self.json("/controller")["brokerid"])]
 
     def wait_in_sync(self, topic: str, seconds: float = 40.0) -> None:

@@ -448,8 +448,9 @@ class VersionedState:
 class Change:
     """/barnabas/changes/c-N: what a multi did, complete, so that nobody must read the states again (A19).
 
-    `kind`: "topic" (created, partitions added), "deleted", "states", "broker", "config". An unknown kind is kept as it
-    is (A20).
+    `kind`: "topic" (created, partitions added), "deleted", "states", "assignment" (replicas moved: the topic node is
+    read again), "resign" (a leader asks to be replaced, A25), "broker", "config". An unknown kind is kept as it is
+    (A20).
     """
 
     kind: str

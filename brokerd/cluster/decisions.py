@@ -193,7 +193,8 @@ def elect(
     isr = tuple(one for one in state.isr if one in known.brokers)
     if trusted:
         return leads(topic, index, found, trusted[0], isr, controller_epoch, "")
-    if candidates and len(replicas) == 1:
+    coming = topic.assignment.adding.get(index, ())
+    if candidates and len([one for one in replicas if one not in coming]) == 1:
         why = "its log lost its end or is gone; what was not flushed may be missing"
         return leads(topic, index, found, candidates[0], isr, controller_epoch, why)
     if fit and unclean and state.leader not in known.brokers:

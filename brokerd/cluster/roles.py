@@ -188,7 +188,8 @@ class Roles:
             if topic is None or self._broker.partitions.get(partition.tp) is not partition:
                 continue
             info = topic.partitions[partition.tp.partition]
-            if self._registered() and (info.leader, info.leader_epoch) == (self._me, epoch):
+            leads = partition.is_leader and partition.leader_epoch == epoch
+            if self._registered() and not leads and (info.leader, info.leader_epoch) == (self._me, epoch):
                 self._lead(partition, info)
         self._sync()
         self._tell()
@@ -298,10 +299,13 @@ class Roles:
         self._followers.leave(partition)
         if info.leader_epoch <= partition.log.latest_epoch:
             return  # A11: being stored just now; or of a former life, then the next election is on its way
-        if partition.is_leader:
-            partition.resign()  # no append of the old epoch may come after the start of the new one
         with without_sync():
             partition.log.start_epoch(info.leader_epoch)
+        if partition.is_leader:
+            # It leads on, as in every step of a reassignment. Without a moment in which requests are refused: a
+            # producer with several on their way would see some fail before one that is taken, give up its sequence,
+            # and send again what is in the log. The epoch is durable a moment later; a crash before raises it (A10).
+            self._lead(partition, info)
         if partition not in self._elected:
             self._unled[partition.tp.topic] += 1
         self._elected[partition] = info.leader_epoch

@@ -165,6 +165,7 @@ class IsrWriter:
         if job.matters:
             job.partition.settle_isr(job.partition.replicas, there.state.isr, there.version)
             job.partition.isr_settled()
+            self.propose(job.partition)
 
     # ---- refused
 
@@ -213,8 +214,6 @@ class IsrWriter:
                 if found is Outcome.OLD:
                     self._settle(job, there)
                 self._published()
-                if found is Outcome.OLD:
-                    self.propose(job.partition)
             return
 
     async def _state(self, change: IsrChange) -> VersionedState | None:

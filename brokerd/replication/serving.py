@@ -241,12 +241,14 @@ class ReplicaSession:
         return bool(found)
 
     def _collect(self, entries: list[_Entry], left: int, found: list[tuple[_Entry, PartitionData]]) -> int:
-        """Adds what these have to tell; who does not fit stays ready. Returns the room that is left."""
+        """Adds what these have to tell, of the first one a whole batch however large; who does not fit stays ready, in
+        front of those that will ask again. Returns the room that is left."""
+        before = len(found)
         for entry in entries:
             if left <= 0:
                 break
             del self.ready[entry]
-            answer = entry.answer(left, first=not found)
+            answer = entry.answer(left, first=len(found) == before)
             if answer is not None:
                 left -= len(answer.records)
                 found.append((entry, answer))

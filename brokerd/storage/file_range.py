@@ -63,6 +63,12 @@ class FilePool:
         """To be called before a path is renamed or removed: it may mean another file afterwards."""
         self._files.pop(path, None)
 
+    def forget_directory(self, directory: Path) -> None:
+        """The same for everything in a directory that is renamed or removed."""
+        start = f"{directory}/"
+        for path in [one for one in self._files if one.startswith(start)]:
+            del self._files[path]
+
 
 def open_directory(path: str | Path) -> OpenFile:
     """A directory, to be fsynced."""

@@ -242,22 +242,22 @@ class LogManager:
     def set_aside(self, tp: TopicPartition) -> Path | None:
         """Renames the damaged log of an offline partition, so that it can be copied anew from another broker; the new
         name, for a person who wants to look at it. None: its directory is offline, or there is nothing."""
-        for log_dir in self.dirs:
-            directory = log_dir.path / f"{tp.topic}-{tp.partition}"
-            if tp not in self.offline or tp in self.logs or not log_dir.online or not directory.is_dir():
-                continue
-            away = log_dir.path / f"{tp.topic[:200]}-{tp.partition}.{uuid.uuid4().hex}{DAMAGED_DIR}"
-            try:
-                os.rename(directory, away)
-                sync_directory(log_dir.path)
-                log_dir.forget(tp)
-            except OSError as problem:
-                self.dir_failed(log_dir, problem)
-                return None
-            del self.offline[tp]
-            self.suspects.pop(tp, None)
-            return away
-        return None
+        places = [one for one in self.dirs if (one.path / f"{tp.topic}-{tp.partition}").is_dir()]
+        if tp not in self.offline or len(places) != 1 or not places[0].online:
+            return None
+        (log_dir,) = places
+        away = log_dir.path / f"{tp.topic[:200]}-{tp.partition}.{uuid.uuid4().hex}{DAMAGED_DIR}"
+        self._pool.forget_directory(log_dir.path / f"{tp.topic}-{tp.partition}")
+        try:
+            os.rename(log_dir.path / f"{tp.topic}-{tp.partition}", away)
+            sync_directory(log_dir.path)
+            log_dir.forget(tp)
+        except OSError as problem:
+            self.dir_failed(log_dir, problem)
+            return None
+        del self.offline[tp]
+        self.suspects.pop(tp, None)
+        return away
 
     def delete(self, tp: TopicPartition) -> None:
         """Takes a partition's log away; its files go after file.delete.delay.ms. An offline one goes as well."""
@@ -275,6 +275,8 @@ class LogManager:
             away = log_dir.path / f"{tp.topic[:200]}-{tp.partition}.{uuid.uuid4().hex}{DELETED_DIR}"
             if log is not None:
                 log.forget_files()
+            else:
+                self._pool.forget_directory(directory)
             os.rename(directory, away)
             sync_directory(log_dir.path)
             log_dir.forget(tp)

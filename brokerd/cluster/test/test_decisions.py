@@ -199,6 +199,16 @@ def test_A24_suspect_only_replica_leads_again() -> None:
     assert "may be missing" in multi.reasons[0]
 
 
+def test_A24_suspect_only_replica_leads_again_while_it_is_being_moved() -> None:
+    """A replica that is still to come has nothing that could be better."""
+    state = known(1, 2)
+    state.set_incarnation(Incarnation(1, suspect=(("logs", 0),)), 3)
+    state.set_assignment(TopicAssignment("logs", TOPIC_ID, {0: (2, 1)}, {0: (2,)}, {0: (1,)}), 0)
+    state.put_states("logs", [(0, VersionedState(PartitionState(NO_LEADER, 4, (1,), 2), 7))])
+
+    assert only(decided(state)) == PartitionState(1, 5, (1,), ME.epoch)
+
+
 def test_A24_unclean_election_is_marked() -> None:
     """Where it is allowed a replica outside the ISR leads alone, and the state says that data may be gone."""
     state = known(2)

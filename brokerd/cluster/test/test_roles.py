@@ -168,6 +168,32 @@ def test_A21_higher_epoch_is_a_new_role_and_the_same_only_another_isr(setting: S
     assert (partition.is_leader, partition.leader_epoch) == (True, 4)
 
 
+def test_leader_that_leads_on_refuses_nobody(setting: Setting) -> None:
+    """A reassignment raises the epoch of a leader that stays: requests that wait go on waiting, and none finds the
+    partition without a leader, or a producer with several on their way would send records twice.
+    """
+    setting.topic(replicas=(1, 2))
+    setting.state(1, 0, (1, 2))
+    setting.publish()
+    partition = setting.broker.partitions[TP]
+    told: list[object] = []
+    partition.when_committed(5, told.append)
+
+    setting.topic(replicas=(1, 2, 3), version=1)
+    setting.state(1, 1, (1, 2))
+    setting.broker.view, changed = setting.known.view()
+    setting.roles.look(changed)
+    while not setting.roles.idle:
+        setting.reactor.advance(0)
+        assert partition.is_leader
+
+    assert (partition.leader_epoch, partition.log.latest_epoch, partition.replicas) == (1, 1, (1, 2, 3))
+    assert told == []
+    setting.state(2, 2, (1, 2))
+    setting.publish()
+    assert len(told) == 1
+
+
 def test_A11_epoch_that_the_log_has_seen_is_not_led_again(setting: Setting) -> None:
     """A new life at the old epoch waits for its election."""
     setting.topic()

@@ -168,6 +168,7 @@ class Node:
         self.lease_until = NEVER
         self.epoch = -1
         self.registered = False
+        self.draining = False
         self.authority: Authority | None = None
         self.known = ClusterState()
         self.seen = -1
@@ -195,7 +196,7 @@ class Node:
 
     def start(self) -> None:
         """A8 to A10 in one go; the world is not still meanwhile, but what matters are the versions."""
-        self.up, self.paused = True, False
+        self.up, self.paused, self.draining = True, False, False
         self.life += 1
         self.known, self.seen = ClusterState(), -1
         self.partition = self._partition()
@@ -207,6 +208,7 @@ class Node:
     def begin_session(self) -> None:
         """Also after an expired session: the same path (A12)."""
         world = self.world
+        self.draining = False
         self.drop_roles()
         if self.session is not None:
             world.end_session(self.session)
@@ -260,6 +262,13 @@ class Node:
         if self.partition.is_leader:
             self.partition.resign()
 
+    def drain(self) -> None:
+        """A13: nobody adds this broker to an ISR any more, and the controller moves what it leads."""
+        if self.registered and not self.draining:
+            data = Incarnation(self.number, draining=True, suspect=tuple(self.known.suspects(self.number))).encode()
+            self.world.store.multi([Set(paths.incarnation(self.number), data, self.epoch)])
+            self.draining = True
+
     def die(self, how: str) -> None:
         """kill -9, power loss, or the disk is emptied as well."""
         self.mark_on_disk = min(self.partition.high_watermark, self.log.log_end)
@@ -296,7 +305,7 @@ class Node:
             data, version = world.store.nodes[paths.incarnation(number)]
             known.set_incarnation(Incarnation.decode(number, data), version)
         self.around.registered = {number: one.registration.epoch for number, one in brokers.items()}
-        self.around.fit = dict(self.around.registered)
+        self.around.fit = {one: at for one, at in self.around.registered.items() if not known.is_draining(one)}
 
     def _play(self, found: VersionedState) -> None:
         partition, state = self.partition, found.state
@@ -428,7 +437,7 @@ class Node:
         operations = list(change.piece().operations)
         if not self.world.rules.a3:
             operations = [one for one in operations if not isinstance(one, Check)]
-        guard = isr_change.fence(self.number, self.epoch)
+        guard = isr_change.fence(self.number, self.epoch + self.draining)
 
         def matters() -> bool:
             return self.up and self.partition.leading is leading
@@ -592,6 +601,8 @@ class World:
             (0.8, self._wake),
             (0.3, self._pass_time),
             (3.0, self._spite),
+            (0.5, self._move),
+            (0.4, self._drain),
         ]
         (action,) = chance.choices([one for _, one in weighted], [weight for weight, _ in weighted])
         action()
@@ -770,6 +781,26 @@ class World:
                 self._die(node, "kill")
                 return
 
+    def _move(self) -> None:
+        """Leadership moves to another member of the ISR while both live: preferred leaders, reassignment."""
+        found = self.state()
+        if found is None:
+            return
+        able = [one for one in found.state.isr if one != found.state.leader and self.nodes[one].registered]
+        if able and found.state.leader != NO_LEADER:
+            after = attrs.evolve(
+                found.state, leader=self.chance.choice(able), leader_epoch=found.state.leader_epoch + 1
+            )
+            self._note(f"moved: {after}")
+            self.set_state(after, found.version)
+
+    def _drain(self) -> None:
+        """SIGTERM; it dies some time later, by a crash, or is started again."""
+        node = self._some(lambda one: one.registered and one.session in self.beats)
+        if node is not None:
+            self._note(f"{node.number} drains")
+            node.drain()
+
     def _restart(self) -> None:
         down = [node for node in self.nodes if not node.up]
         if down:
@@ -808,9 +839,9 @@ class World:
     def heal(self) -> None:
         """No more faults: everybody runs, and in the end all have the same."""
         for node in self.nodes:
-            if node.paused:
-                node.paused = False
-            if not node.up:
+            node.paused = False
+            if not node.up or node.draining:
+                node.die("kill")
                 node.start()
         self.settle(250)
         found = self.state()

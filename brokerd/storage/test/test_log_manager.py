@@ -275,3 +275,24 @@ def test_notes_are_remembered(home: Home) -> None:
     assert home.manager.dirs[0].recall("zookeeper.session") == "0x1"
     assert home.manager.dirs[0].recall("zxid") == "17"
     assert home.manager.dirs[0].recall("other") is None
+
+
+def test_damaged_log_is_set_aside_and_kept(home: Home) -> None:
+    """Another broker has the records: ours is copied anew, and nothing is deleted."""
+    append(home.log(), batch("a", "b"))
+    home.log().flush()
+    home.manager.checkpoint({TP: 2})
+    home.manager.close({TP: 2})
+    os.truncate(home.paths[0] / "events-0" / "00000000000000000000.log", 10)
+    (home.paths[0] / ".kafka_cleanshutdown").unlink()
+    manager = LogManager(broker_config(*home.paths))
+    manager.load(lambda text: None)
+    assert TP in manager.offline
+    away = manager.set_aside(TP)
+    assert away is not None
+    assert (away / "00000000000000000000.log").exists()
+    copy = manager.create(TP, TOPIC_ID, SMALL)
+    append(copy, batch("c"))
+    assert (home.paths[0] / "events-0" / "00000000000000000000.log").stat().st_size == copy.size, "a file of its own"
+    assert manager.set_aside(TP) is None
+    manager.close({})
