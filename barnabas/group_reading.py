@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from barnabas.errors import UserError
@@ -29,6 +30,8 @@ class GroupReader:
         max_messages: int | None = None,
     ) -> None:
         """`max_messages` are all that will ever be asked for: more must not be taken, or it would be committed."""
+        # Lost connections are waited out; kazoo would tell of each on stderr.
+        logging.getLogger("kazoo").addHandler(logging.NullHandler())
         self._left = max_messages
         self._zookeeper = zookeeper
         self._started = time.monotonic()

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from brokerd.replication import follower_state
 from brokerd.replication.leader_state import Heard, LeaderState
 from brokerd.replication.surroundings import ALONE, Surroundings
-from brokerd.storage.deferred_sync import without_sync
 from kafka_wire import errors
 from kafka_wire.schema.fetch import EpochEndOffset
 
@@ -313,8 +312,7 @@ class Partition:
         self.high_watermark = follower_state.adopted_high_watermark(self.high_watermark, high_watermark, log.log_end)
         start = follower_state.adopted_log_start(log.log_start, log_start, self.high_watermark)
         if start > log.log_start:
-            with without_sync():  # lost in a crash, it is learned again
-                log.advance_log_start(start)
+            log.adopt_log_start(start)
 
     def cut(self, offset: int) -> None:
         """Drops what the leader does not have."""

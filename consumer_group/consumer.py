@@ -63,6 +63,7 @@ class Consumer:
         self._patience = NEVER if consumer_timeout_ms is None else consumer_timeout_ms / 1000
         self._lock = threading.RLock()
         self._life: ConsumerLife | None = None
+        self._closing = False
         self._closed = False
         self._topics: tuple[str, ...] = ()
         self._pattern: str | None = None
@@ -403,10 +404,11 @@ class Consumer:
 
     def _close(self, seconds: float, *, proven: bool) -> None:
         with self._lock:
-            if self._closed:
+            if self._closing:
                 return
-            self._closed = True
+            self._closing = True
             life = self._life
+            self._closed = life is None
         if life is None:
             return
         if proven and self._streams == 1:
@@ -420,6 +422,7 @@ class Consumer:
                 life.thread.post(life.abandon)
                 deadline = float("inf")
             life.deliveries.wait(self._pollers[0].lane, _STEP_SECONDS)
+        self._closed = True
         life.deliveries.close()
 
     def _prove(self, life: ConsumerLife) -> None:

@@ -22,6 +22,11 @@ SECONDS = 60.0
 Completed = subprocess.CompletedProcess[bytes]
 
 
+def _interruptible() -> None:
+    """As in a terminal: a test run in the background hands on that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Cli:
     """The command line, told where the broker is."""
 
@@ -47,6 +52,7 @@ class Cli:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=self.environment,
+            preexec_fn=_interruptible,
         )
 
     def produce(self, topic: str, lines: bytes, *options: str) -> None:

@@ -213,6 +213,24 @@ def test_listener_is_told_on_the_polling_thread(world: World) -> None:
     assert not first.assignment() & second.assignment()
 
 
+def test_listener_may_commit_while_the_consumer_closes(world: World) -> None:
+    """`revoked` is the last chance, and works as one."""
+    world.fill(3)
+    consumer = world.consumer(enable_auto_commit=False)
+
+    class Committing(ConsumerRebalanceListener):
+        def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            consumer.commit()
+
+    consumer.subscribe([world.topic], listener=Committing())
+    assert len(read(consumer, 3)) == 3
+    consumer.close()
+    with pytest.raises(IllegalStateError, match="closed"):
+        consumer.poll(0)
+    world.fill(1, create=False)
+    assert [record.offset for record in read(world.consumer(world.topic), 1)] == [3]
+
+
 def test_streams_share_the_partitions(world: World) -> None:
     """P10: iterators that block, one for each thread, with all messages spread over them."""
     world.fill(20, 4)

@@ -46,7 +46,7 @@ def test_broker_that_restarts_causes_no_rebalance(brokers: BrokerFactory, kind: 
     broker.start()
     topic, group = fresh_name("t"), fresh_name("g")
     create_topic(broker.bootstrap, topic, PARTITIONS)
-    with members(broker.bootstrap, group, topic, tmp_path) as member:
+    with members(broker.bootstrap, group, topic, tmp_path, session_ms=20_000) as member:
         first = member(kind)
         wait_shared(broker.bootstrap, group, [4])
         some = [first, member(kind)]
@@ -106,7 +106,7 @@ def test_broker_that_sleeps_past_its_session_causes_no_rebalance(brokers: Broker
     broker.start()
     topic, group = fresh_name("t"), fresh_name("g")
     create_topic(broker.bootstrap, topic, PARTITIONS)
-    with members(broker.bootstrap, group, topic, tmp_path) as member:
+    with members(broker.bootstrap, group, topic, tmp_path, session_ms=20_000) as member:
         some = [member("kafka-python"), member("kafka-python")]
         wait_shared(broker.bootstrap, group, [2, 2])
         before = _stored(broker, group)

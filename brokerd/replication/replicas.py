@@ -66,6 +66,8 @@ class Replicas:
         self._loops: dict[Partition, Loop] = {}
         self._homeless: dict[Partition, int] = {}
         """Partitions whose leader is not registered as far as we know, and who that is."""
+        self._reported: set[int] = set()
+        """Leaders without a listener for us."""
         self._held: dict[Partition, None] = {}
         """Partitions whose high watermark waits for the write gate."""
         self._held_timer: Any = None
@@ -128,6 +130,7 @@ class Replicas:
         if address is None:
             self.leave(partition)
             self._homeless[partition] = info.leader
+            self._report_listener(info.leader)
             return
         loop = self._loop(partition, info.leader)
         former = self._loops.get(partition)
@@ -182,6 +185,15 @@ class Replicas:
         if info is None:
             return None
         return info.addresses.get(self._broker.config.inter_broker_listener_name)
+
+    def _report_listener(self, broker_id: int) -> None:
+        if broker_id in self._broker.view.brokers and broker_id not in self._reported:
+            self._reported.add(broker_id)
+            log.error(
+                "broker {id} cannot be followed: it advertises no listener {name} (inter.broker.listener.name)",
+                id=broker_id,
+                name=self._broker.config.inter_broker_listener_name,
+            )
 
     # ---- the cluster
 

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from brokerd.storage import epochs, retention, snapshots
+from brokerd.storage.deferred_sync import without_sync
 from brokerd.storage.epochs import EpochHistory
 from brokerd.storage.errors import storage_error
 from brokerd.storage.file_range import FilePool, FileRange, sync_directory, sync_file_system
@@ -212,6 +213,17 @@ class PartitionLog(LogWriter):
             self.log_dir.store_log_start(self.tp, offset)
             self.log_start = offset
             self._trim_epochs()
+        except OSError as problem:
+            raise storage_error(problem, f"the log start of {self.tp}") from problem
+
+    def adopt_log_start(self, offset: int) -> None:
+        """A follower takes its leader's start, without waiting for the disk: the next checkpoint stores it, and after a
+        crash before that the leader tells it again."""
+        self.write()
+        self.log_start = max(self.log_start, min(offset, self.log_end))
+        try:
+            with without_sync():
+                self._trim_epochs()
         except OSError as problem:
             raise storage_error(problem, f"the log start of {self.tp}") from problem
 

@@ -141,6 +141,8 @@ class Process:
     poller: Poller
     fetcher: ModelFetcher
     closing: bool = False
+    idle: bool = False
+    """Whether its application does not poll."""
     gone: bool = False
 
 
@@ -229,6 +231,8 @@ class Simulation:
         if process.gone:
             return
         process.reactor.callLater(self.dice.choice([0.02, 0.1, 0.4]), self._poll, process)
+        if process.idle:
+            return
         if process.closing:
             process.poller.work(process.engine.deliveries.take_tasks(process.poller.lane))
             return

@@ -1,4 +1,4 @@
-"""Promises of the fetcher, over brokers that are plain values: leaders that move, logs that were cut, bytes that are bad."""
+"""Promises of the fetcher, over brokers that are plain values: leaders that move, logs that were cut, bad bytes."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class ModelLog:
         self.truncate_to(0)
         self.history.entries = []
 
-    def advance_log_start(self, offset: int) -> None:
+    def adopt_log_start(self, offset: int) -> None:
         """Never in these histories."""
         raise AssertionError("the log start does not move")
 

@@ -499,3 +499,17 @@ def test_default_settings_need_no_rules() -> None:
 
     assert not needs_rules(TopicConfig())
     assert needs_rules(TopicConfig(message_timestamp_type="LogAppendTime"))
+
+
+def test_log_begun_anew_starts_and_ends_where_told_also_after_a_restart(home: Home) -> None:
+    """R9: the leader has nothing that this log could go on from."""
+    log = home.log()
+    append(log, batch("a", "b"))
+    append(log, batch("c"))
+    log.restart_at(10)
+    assert (log.log_start, log.log_end, log.flushed, log.size, log.last_record_epoch) == (10, 10, 10, 0, -1)
+    home.crash()
+    home.start()
+    log = home.log()
+    assert (log.log_start, log.log_end) == (10, 10)
+    assert read_all(log) == []
