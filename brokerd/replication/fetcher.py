@@ -137,7 +137,7 @@ class Fetcher:
             del self._followed[followed.key]
             if followed.key in self._in_session:
                 self._to_forget[followed.key] = None
-                self._send_soon()
+            self._send_soon()  # the others may have waited for this one's disk
 
     def follows(self, partition: Partition) -> bool:
         """Whether it does, at the partition's present epoch."""

@@ -204,3 +204,16 @@ def test_damaged_answer_is_not_appended(tmp_path: Path) -> None:
     assert scene.follower.of().log.log_end == 0
     scene.run(0.1)
     assert scene.follower.of().log.log_end == 1
+
+
+def test_partition_that_goes_while_its_disk_is_waited_for_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its log directory failed, and a new session had begun meanwhile."""
+    scene = Following(tmp_path, durability="flushed", partitions=2)
+    scene.produce(batch(b"a"), 0)
+    scene.run()
+    scene.wire.lose()
+    scene.run(2.0)
+    scene.fetcher.remove(scene.follower.of(0))
+    scene.produce(batch(b"b"), 1)
+    scene.run()
+    assert scene.follower.of(1).log.log_end == 1
