@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--session-ms", type=int, default=3000)
     parser.add_argument("--strategy", default="range")
     parser.add_argument("--commit", action="store_true")
+    parser.add_argument("--work-ms", type=int, default=0, help="how long the records of a poll take to handle")
     parser.add_argument("--log", default="WARNING")
     options = parser.parse_args()
     logging.basicConfig(level=options.log, format="%(asctime)s %(name)s %(message)s")
@@ -86,6 +87,7 @@ def main() -> None:
             for partition, records in consumer.poll(100).items():
                 offsets = [record.offset for record in records]
                 history.add("poll", began=began, part=partition.partition, off=offsets)
+            time.sleep(options.work_ms / 1000)
             if options.commit:
                 commit(consumer, history)
     history.add("closed")

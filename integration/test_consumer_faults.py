@@ -67,7 +67,8 @@ class Group:
         self.zookeeper = zookeeper
         self.path = directory / "history.jsonl"
         self._log = directory / "members.log"
-        self._options = ["--strategy", strategy, *(["--commit"] if commit else [])]
+        by_hand = ["--commit", "--work-ms", "400"] if commit else []
+        self._options = ["--strategy", strategy, *by_hand]
         self.members: list[Member] = []
         self.events: list[dict[str, Any]] = []
 
@@ -368,7 +369,7 @@ def test_members_killed_stopped_joining_leaving_nothing_lost_nothing_read_twice_
 def test_zombies_commit_is_refused_and_raises_in_the_application(
     groups: Callable[..., Group], private_broker: Broker
 ) -> None:
-    """A member that slept past its session: its commit fails, and its messages go to its successor."""
+    """A member that slept past its session with records in its hands: its commit fails, and its successor gets them."""
     group = groups(commit=True)
     feeder = Feeder(private_broker.bootstrap, group.topic)
     registry = Registry(private_broker.zookeeper, group)
